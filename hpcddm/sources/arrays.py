@@ -19,7 +19,7 @@ from hpcddm.sources import array_files, array_proposals
 from hpcddm.sources.base import Source, Split
 from hpcddm.sources.folders.proposal import SourceProposal
 from hpcddm.sources.folders.survey import FolderSurvey
-from hpcddm.sources.heldout_share import is_heldout
+from hpcddm.sources.heldout_share import is_of_split
 
 CHANNELS = (1, 3, 4)
 
@@ -107,10 +107,8 @@ def _file(settings: ArraysSettings, split: str) -> Path:
 def _positions_in_split(count: int, share: float | None, split: str) -> Int64[np.ndarray, " n"]:
     """Return the positions of the images of a split."""
     positions = np.arange(count)
-    if share is None:
-        return positions
-    held_out = np.fromiter((is_heldout(_key(position), share) for position in range(count)), np.bool_, count)
-    return positions[held_out == (split == "heldout")]
+    is_chosen = (is_of_split(split, share, _key(position)) for position in range(count))
+    return positions[np.fromiter(is_chosen, np.bool_, count)]
 
 
 def _key(position: int) -> str:

@@ -120,6 +120,10 @@ class TarHeaders:
             raise UserError(f"{self._path}: {member.name} has {member.size} bytes, at most {MAX_READ_BYTES} are read")
         return self._file.read(member.offset, member.size)
 
+    def content(self, member: Member) -> bytes:
+        """Read a member of any size, such as an image; fewer bytes where the file was cut meanwhile."""
+        return os.pread(self._file.descriptor, member.size, member.offset)
+
     def head(self, member: Member, length: int) -> bytes:
         """Read so many bytes at the beginning of a member; fewer where it has fewer."""
         return self._file.read(member.offset, min(member.size, length))
@@ -252,14 +256,14 @@ class _Window:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise self._unreadable(error) from None
-        self.size = os.fstat(self._descriptor).st_size
+        self.size = os.fstat(self.descriptor).st_size
         self._start, self._bytes, self._asked = 0, b"", 0
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        os.close(self.descriptor)
 
     def read(self, offset: int, length: int, ahead: bool = True) -> bytes:
         """Read bytes; fewer only at the end of the file. ahead: whether more may be asked for."""
@@ -274,9 +278,9 @@ class _Window:
         near = abs(offset - self._start) < self._asked * NEAR
         wanted = max(length, (NEAR_READ if near else FAR_READ) * ahead)
         try:
-            self._bytes = os.pread(self._descriptor, wanted, offset)
+            self._bytes = os.pread(self.descriptor, wanted, offset)
             # A file system may give less at once.
-            while len(self._bytes) < length and (more := os.pread(self._descriptor, wanted, offset + len(self._bytes))):
+            while len(self._bytes) < length and (more := os.pread(self.descriptor, wanted, offset + len(self._bytes))):
                 self._bytes += more
         except OSError as error:
             raise self._unreadable(error) from None

@@ -6,13 +6,12 @@ import zlib
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from hpcddm.data.image_decoding import ImageError
 from hpcddm.data.tars.tar_headers import MAX_READ_BYTES, Kind, Member, TarHeaders
 from hpcddm.data.tars.tar_index import split_name
 from hpcddm.data.tars.tar_layout import IMAGES, TarLayout, ValueLocation
-from hpcddm.errors import UserError
 from hpcddm.files.junk import is_junk
 from hpcddm.files.text_files import decode, normalise
 from hpcddm.runs.passed_over import PassedOverItem, escape_name
@@ -91,8 +90,8 @@ def index_existing_tar(
     keys: set[str] = set()
     passed_over: list[PassedOverItem] = []
     entries = {"width", "height"} if check is not None else set[str]()
-    with open_tar(path) as file:
-        for sample in _samples(path, layout, strays):
+    with TarHeaders(path, layout.require_end) as members:
+        for sample in _samples(members, layout, strays):
             if not is_wanted(prefix + sample.key):
                 continue
             keys.add(sample.key)
@@ -104,16 +103,15 @@ def index_existing_tar(
                 continue
             passed_over += [further_member_item(*picture) for picture in sample.unnamed]
             try:
-                row = _row(file.fileno(), sample, layout, prefix, check)
+                row = _row(members, sample, layout, prefix, check)
                 entries.update(row.metadata)
                 rows.append(row._replace(metadata={name: row.metadata.get(name) for name in names}))
             except UnusableSample as reason:
                 broken.append((key, str(reason)))
         strays = [stray for stray in strays if is_wanted(prefix + (stray.key or stray.member.name))]
-        broken = _explain_missing_images(
-            rows, broken, images_with_unknown_extension(file.fileno(), strays, broken, prefix)
-        )
-        passed_over += [item_of(file.fileno(), stray, keys, layout) for stray in strays]
+        unknown = images_with_unknown_extension(members, strays, broken, prefix)
+        broken = _explain_missing_images(rows, broken, unknown)
+        passed_over += [item_of(members, stray, keys, layout) for stray in strays]
     adopted = complete_index(path, rows, frozenset(entries), broken, is_read=check is not None)
     return replace(adopted, passed_over=passed_over)
 
@@ -136,7 +134,7 @@ def _explain_missing_images(
     return [(key, reason_of(key, reason)) for key, reason in broken]
 
 
-def _row(descriptor: int, sample: _Sample, layout: TarLayout, prefix: str, check: PictureCheck | None) -> IndexRow:
+def _row(members: TarHeaders, sample: _Sample, layout: TarLayout, prefix: str, check: PictureCheck | None) -> IndexRow:
     """Read a sample; raises `UnusableSample`."""
     image = _only_image(sample)
     if sample.oversized:
@@ -144,7 +142,7 @@ def _row(descriptor: int, sample: _Sample, layout: TarLayout, prefix: str, check
     label, caption = label_of(_value(sample, layout.label)), caption_of(_value(sample, layout.caption))
     metadata, checksum = _json(sample, layout.metadata), 0
     if check is not None:
-        content = os.pread(descriptor, image.size, image.offset)
+        content = members.content(image)
         checksum = zlib.crc32(content)
         try:
             metadata["width"], metadata["height"] = check(content)
@@ -153,48 +151,39 @@ def _row(descriptor: int, sample: _Sample, layout: TarLayout, prefix: str, check
     return IndexRow(prefix + sample.key, image.offset, image.size, checksum, label, caption, metadata)
 
 
-def open_tar(path: Path) -> BinaryIO:
-    """Open a tar for reading; raises `UserError` naming it."""
-    try:
-        return open(path, "rb")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-
-
-def _samples(path: Path, layout: TarLayout, strays: list[UnusedMember]) -> Iterator[_Sample]:
+def _samples(members: TarHeaders, layout: TarLayout, strays: list[UnusedMember]) -> Iterator[_Sample]:
     """Yield the samples of a tar: as for WebDataset, the members of one key that stand one behind the other.
 
     Where an extension comes again, so does the key, and another sample begins. strays: gets all other members but
     folders.
     """
     wanted, formats = layout.images | layout.extensions, {name.rpartition(".")[2] for name in layout.images}
-    with TarHeaders(path, layout.require_end) as members:
-        sample: _Sample | None = None
-        seen: set[str] = set()
-        for member in members:
-            key, extension = split_name(member.name)
-            is_bare = not key and _is_bare_image(members, member, layout)
-            key = member.name if is_bare else key
-            is_known = is_bare or extension in wanted or extension.rpartition(".")[2] in formats
-            if not is_known or member.kind not in (Kind.FILE, Kind.SPARSE) or is_junk(member.name):
-                if member.kind is not Kind.DIRECTORY:
-                    strays.append(UnusedMember(key, extension, member))
-                continue
-            if sample is None or key != sample.key or extension in seen:
-                if sample is not None:
-                    yield sample
-                sample, seen = _Sample(key, [], {}, [], []), set()
-            seen.add(extension)
-            if is_bare or extension in layout.images:
-                sample.images.append(member)
-            elif extension not in wanted:
-                sample.unnamed.append((member.name, extension))
-            elif member.size > MAX_READ_BYTES:
-                sample.oversized.append(extension)
-            else:
-                sample.contents[extension] = members.read(member)
-        if sample is not None:
-            yield sample
+    sample: _Sample | None = None
+    seen: set[str] = set()
+    for member in members:
+        key, extension = split_name(member.name)
+        is_bare = not key and _is_bare_image(members, member, layout)
+        key = member.name if is_bare else key
+        is_known = is_bare or extension in wanted or extension.rpartition(".")[2] in formats
+        if not is_known or member.kind not in (Kind.FILE, Kind.SPARSE) or is_junk(member.name):
+            if member.kind is not Kind.DIRECTORY:
+                strays.append(UnusedMember(key, extension, member))
+            continue
+        if sample is None or key != sample.key or extension in seen:
+            if sample is not None:
+                yield sample
+            sample, seen = _Sample(key, [], {}, [], []), set()
+        seen.add(extension)
+        if is_bare or extension in layout.images:
+            sample.images.append(member)
+        elif extension not in wanted:
+            sample.unnamed.append((member.name, extension))
+        elif member.size > MAX_READ_BYTES:
+            sample.oversized.append(extension)
+        else:
+            sample.contents[extension] = members.read(member)
+    if sample is not None:
+        yield sample
 
 
 def _is_bare_image(members: TarHeaders, member: Member, layout: TarLayout) -> bool:
