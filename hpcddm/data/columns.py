@@ -15,7 +15,6 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-import h5py
 import numpy as np
 from jaxtyping import Int64, Integer, Shaped
 
@@ -240,7 +239,10 @@ class _MappedFile:
             with open(checked_reads.open_regular(path), "rb") as plain:
                 self._map = mmap.mmap(plain.fileno(), 0, access=mmap.ACCESS_READ)
                 with hdf5.open_checked_stream(path, plain) as file:
-                    self._layouts = dict(_layouts(file))
+                    self._layouts = {
+                        name: (dataset.id.get_offset(), dataset.shape, dataset.dtype)
+                        for name, dataset in hdf5.list_datasets(file)
+                    }
         except (Unreadable, OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or str(error)
             if any(os.strerror(number) in reason for number in (errno.EMFILE, errno.ENFILE)):
@@ -311,12 +313,6 @@ def _unusable(path: Path, reason: str) -> UserError:
     return UserError(
         f"{path}: no usable columns ({reason}); remove {path.parent}/manifest.json and submit again to make it"
     )
-
-
-def _layouts(file: h5py.File) -> Iterator[tuple[str, tuple[int | None, tuple[int, ...], np.dtype]]]:
-    """Yield name, offset in bytes (None if not contiguous), shape and dtype of every dataset."""
-    for name, dataset in hdf5.list_datasets(file):
-        yield name, (dataset.id.get_offset(), dataset.shape, dataset.dtype)
 
 
 def _checked(numbers: Numbers, count: int) -> Int64[np.ndarray, " n"]:

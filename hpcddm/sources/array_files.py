@@ -13,6 +13,7 @@ from typing import IO, Any, BinaryIO
 
 import h5py
 import numpy as np
+from PIL import Image
 
 from hpcddm.errors import UserError
 from hpcddm.files import atomic, checked_reads, hdf5
@@ -23,6 +24,8 @@ WHOLE_BYTES = 1 << 30
 """Largest file whose bytes are all hashed, which takes seconds."""
 HASHED_CHUNKS, CHUNK_BYTES = 256, 1 << 16
 """Of a larger file so many pieces of so many bytes are hashed."""
+CHANNELS = (1, 3, 4)
+"""Numbers of channels that an image may have."""
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 """Readers of the header of an npy file, by its version."""
 
@@ -135,6 +138,24 @@ def open_rows(path: Path, name: str) -> ArrayRows:
     if is_archive:
         return NpzRows(path, name)
     raise UserError(f"{path}: neither HDF5 nor npz, or a torn one")
+
+
+def are_channels_first(rows: ArrayRows) -> bool | None:
+    """Tell if the channels of images come first; None for an array without images."""
+    shape = rows.shape
+    if rows.dtype != np.uint8 or len(shape) not in (3, 4) or min(shape) < 1:
+        return None
+    if len(shape) == 3 or shape[3] in CHANNELS:
+        return False
+    return True if shape[1] in CHANNELS else None
+
+
+def picture_of(rows: ArrayRows, number: int, channels_first: bool) -> Image.Image:
+    """Read one image of an array; raises `UserError` naming the array when the file is damaged."""
+    pixels = rows.row(number)
+    if channels_first:
+        pixels = np.moveaxis(pixels, 0, -1)
+    return Image.fromarray(pixels[..., 0] if pixels.shape[2:] == (1,) else pixels)
 
 
 def array_names(path: Path) -> list[str]:

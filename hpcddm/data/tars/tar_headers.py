@@ -15,7 +15,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
-from enum import Enum, auto
+from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 from zlib import adler32
@@ -42,15 +42,15 @@ ZEROS = bytes(BLOCK)
 
 
 class Kind(Enum):
-    """Kind of a member; all but files, sparse files and others have no data."""
+    """Kind of a member, by the types in its header; all but files, sparse files and others have no data."""
 
-    FILE = auto()
-    DIRECTORY = auto()
-    HARD_LINK = auto()
-    SYMBOLIC_LINK = auto()
-    DEVICE = auto()
-    SPARSE = auto()
-    OTHER = auto()
+    FILE = (b"0", b"\0", b"7")
+    DIRECTORY = (b"5",)
+    HARD_LINK = (b"1",)
+    SYMBOLIC_LINK = (b"2",)
+    DEVICE = (b"3", b"4", b"6")
+    SPARSE = (b"S",)
+    OTHER = ()
 
 
 class Member(NamedTuple):
@@ -62,14 +62,7 @@ class Member(NamedTuple):
     kind: Kind
 
 
-KINDS = {
-    **dict.fromkeys((b"0", b"\0", b"7"), Kind.FILE),
-    b"1": Kind.HARD_LINK,
-    b"2": Kind.SYMBOLIC_LINK,
-    **dict.fromkeys((b"3", b"4", b"6"), Kind.DEVICE),
-    b"5": Kind.DIRECTORY,
-    b"S": Kind.SPARSE,
-}
+KINDS = {kind_byte: kind for kind in Kind for kind_byte in kind.value}
 WITHOUT_DATA = frozenset({Kind.DIRECTORY, Kind.HARD_LINK, Kind.SYMBOLIC_LINK, Kind.DEVICE})
 PAX, PAX_GLOBAL, LONG_NAME, LONG_LINK = (b"x", b"X"), b"g", b"L", b"K"
 EXTENDING = frozenset({*PAX, PAX_GLOBAL, LONG_NAME, LONG_LINK})

@@ -3,9 +3,8 @@
 import json
 import os
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from hpcddm.data.image_decoding import ImageError
@@ -37,6 +36,9 @@ from hpcddm.sources.tars.unused_members import (
     unknown_extension_reason,
 )
 
+APART = "its members are not next to each other in the tar"
+"""Reason why a sample is broken whose image is elsewhere in the tar."""
+
 
 @dataclass(frozen=True)
 class SourceTar(SourceFile):
@@ -48,8 +50,44 @@ class SourceTar(SourceFile):
     layout: TarLayout
 
     def index(self, check: PictureCheck | None = None, names: Collection[str] = ()) -> IndexedFile:
-        """Find the samples of the split as `index_existing_tar` does."""
-        return index_existing_tar(self.path, self.layout, self.prefix, check, names, self.is_of_split)
+        """Find the samples of a tar that another program has written; arguments and errors are those of the base.
+
+        names: entries of the JSON object that are kept. A sample is broken that has no image or two, a value that
+        cannot be read, or lacks one that others of the tar have; so is each picture that has no sample, for its
+        extension is none of the layout. Several samples may have one key. All other members are passed over; those
+        without a key belong to the split that their name does.
+        """
+        rows: list[IndexRow] = []
+        broken: list[tuple[str, str]] = []
+        strays: list[UnusedMember] = []
+        keys: set[str] = set()
+        passed_over: list[PassedOverItem] = []
+        entries = {"width", "height"} if check is not None else set[str]()
+        with TarHeaders(self.path, self.layout.require_end) as members:
+            for sample in _samples(members, self.layout, strays):
+                if not self.is_of_split(self.prefix + sample.key):
+                    continue
+                keys.add(sample.key)
+                key = escape_name(self.prefix + sample.key)
+                if not sample.images:
+                    reasons = [*map(unknown_extension_reason, sample.unnamed)] or [NO_IMAGE]
+                    broken += [(key, reason) for reason in reasons]
+                    continue
+                passed_over += [further_member_item(*picture) for picture in sample.unnamed]
+                try:
+                    row = _row(members, sample, self.layout, self.prefix, check)
+                    entries.update(row.metadata)
+                    rows.append(row._replace(metadata={name: row.metadata.get(name) for name in names}))
+                except UnusableSample as reason:
+                    broken.append((key, str(reason)))
+            strays = [stray for stray in strays if self.is_of_split(self.prefix + (stray.key or stray.member.name))]
+            unknown = images_with_unknown_extension(members, strays, broken, self.prefix)
+            passed_over += [item_of(members, stray, keys, self.layout) for stray in strays]
+        elsewhere = {row.key for row in rows} | {key for key, reason in broken if reason != NO_IMAGE}
+        unknown |= dict.fromkeys(elsewhere, APART)
+        broken = [(key, unknown.get(key, reason) if reason == NO_IMAGE else reason) for key, reason in broken]
+        adopted = complete_index(self.path, rows, frozenset(entries), broken, is_read=check is not None)
+        return replace(adopted, passed_over=passed_over)
 
 
 class _Sample(NamedTuple):
@@ -63,75 +101,6 @@ class _Sample(NamedTuple):
     contents: dict[str, bytes]
     oversized: list[str]
     unnamed: list[tuple[str, str]]
-
-
-def index_existing_tar(
-    path: Path,
-    layout: TarLayout,
-    prefix: str = "",
-    check: PictureCheck | None = None,
-    names: Collection[str] = (),
-    is_wanted: Callable[[str], bool] = lambda key: True,
-) -> IndexedFile:
-    """Find the samples of a tar that another program has written.
-
-    prefix: text before the member's key in the key of a sample; check: called with every picture's file, returns
-    its width and height in pixels or raises `ImageError`; without it no picture is read; names: entries of the JSON
-    object that are kept, which takes more memory than all else; is_wanted: tells by the key of a sample whether it
-    counts, and its picture is read. A sample is broken that has no image or two, a value that cannot be read, or lacks
-    one that others of the tar have; so is each picture that has no sample, for its extension is none of the layout.
-    Several samples may have one key. All other members are passed over; those without a key belong to the split that
-    their name does.
-    Raises `UserError` naming a tar that is torn or compressed: nothing tells how many samples it has lost.
-    """
-    rows: list[IndexRow] = []
-    broken: list[tuple[str, str]] = []
-    strays: list[UnusedMember] = []
-    keys: set[str] = set()
-    passed_over: list[PassedOverItem] = []
-    entries = {"width", "height"} if check is not None else set[str]()
-    with TarHeaders(path, layout.require_end) as members:
-        for sample in _samples(members, layout, strays):
-            if not is_wanted(prefix + sample.key):
-                continue
-            keys.add(sample.key)
-            key = escape_name(prefix + sample.key)
-            if not sample.images:
-                broken += [(key, reason) for reason in map(unknown_extension_reason, sample.unnamed)] or [
-                    (key, NO_IMAGE)
-                ]
-                continue
-            passed_over += [further_member_item(*picture) for picture in sample.unnamed]
-            try:
-                row = _row(members, sample, layout, prefix, check)
-                entries.update(row.metadata)
-                rows.append(row._replace(metadata={name: row.metadata.get(name) for name in names}))
-            except UnusableSample as reason:
-                broken.append((key, str(reason)))
-        strays = [stray for stray in strays if is_wanted(prefix + (stray.key or stray.member.name))]
-        unknown = images_with_unknown_extension(members, strays, broken, prefix)
-        broken = _explain_missing_images(rows, broken, unknown)
-        passed_over += [item_of(members, stray, keys, layout) for stray in strays]
-    adopted = complete_index(path, rows, frozenset(entries), broken, is_read=check is not None)
-    return replace(adopted, passed_over=passed_over)
-
-
-def _explain_missing_images(
-    rows: list[IndexRow], broken: list[tuple[str, str]], unknown: dict[str, str]
-) -> list[tuple[str, str]]:
-    """Return the broken samples, with a more exact reason for those without an image.
-
-    unknown: as from `images_with_unknown_extension`.
-    """
-    if all(reason != NO_IMAGE for _, reason in broken):
-        return broken
-    elsewhere = {row.key for row in rows} | {key for key, reason in broken if reason != NO_IMAGE}
-    apart = "its members are not next to each other in the tar"
-
-    def reason_of(key: str, reason: str) -> str:
-        return reason if reason != NO_IMAGE else apart if key in elsewhere else unknown.get(key, NO_IMAGE)
-
-    return [(key, reason_of(key, reason)) for key, reason in broken]
 
 
 def _row(members: TarHeaders, sample: _Sample, layout: TarLayout, prefix: str, check: PictureCheck | None) -> IndexRow:
