@@ -78,7 +78,7 @@ class SourceTar(SourceFile):
                     row = _row(members, sample, self.layout, self.prefix, check)
                     entries.update(row.metadata)
                     rows.append(row._replace(metadata={name: row.metadata.get(name) for name in names}))
-                except UnusableSample as reason:
+                except (UnusableSample, ImageError) as reason:
                     broken.append((key, str(reason)))
             strays = [stray for stray in strays if self.is_of_split(self.prefix + (stray.key or stray.member.name))]
             unknown = images_with_unknown_extension(members, strays, broken, self.prefix)
@@ -104,7 +104,7 @@ class _Sample(NamedTuple):
 
 
 def _row(members: TarHeaders, sample: _Sample, layout: TarLayout, prefix: str, check: PictureCheck | None) -> IndexRow:
-    """Read a sample; raises `UnusableSample`."""
+    """Read a sample; raises `UnusableSample`, or `ImageError` for a picture that cannot be used."""
     image = _only_image(sample)
     if sample.oversized:
         raise UnusableSample(f"its {sample.oversized[0]} has more than {MAX_READ_BYTES} bytes")
@@ -113,10 +113,7 @@ def _row(members: TarHeaders, sample: _Sample, layout: TarLayout, prefix: str, c
     if check is not None:
         content = members.content(image)
         checksum = zlib.crc32(content)
-        try:
-            metadata["width"], metadata["height"] = check(content)
-        except ImageError as error:
-            raise UnusableSample(str(error)) from None
+        metadata["width"], metadata["height"] = check(content)
     return IndexRow(prefix + sample.key, image.offset, image.size, checksum, label, caption, metadata)
 
 
