@@ -187,7 +187,7 @@ class Catalog:
 
         Args:
             name: Column of values or texts.
-            missing: Value of every sample if there is no such column.
+            missing: Value of every sample if the column is missing.
 
         Raises:
             UserError: A file is damaged; the message names it.
