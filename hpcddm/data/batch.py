@@ -155,7 +155,7 @@ class PixelInputs(BatchInputs):
         return images
 
 
-@dataclass
+@dataclass(eq=False)
 class Batches(ABC, Generic[B]):
     """Batches of one training, each a function of its sample indices alone; threads may read several at once.
 
@@ -186,7 +186,7 @@ class Batches(ABC, Generic[B]):
         """Make the batch of these indices from their sample numbers, (N,), and inputs, (N, ...)."""
 
 
-@dataclass
+@dataclass(eq=False)
 class NoisyBatches(Batches[NoisyBatch]):
     """Batches with condition, clusters, noise and time.
 
@@ -219,7 +219,7 @@ class NoisyBatches(Batches[NoisyBatch]):
         )
 
 
-@dataclass
+@dataclass(eq=False)
 class LatentBatches(Batches[LatentBatch]):
     """Batches with the noise of latents.
 
