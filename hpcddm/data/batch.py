@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -155,6 +155,7 @@ class PixelInputs(BatchInputs):
         return images
 
 
+@dataclass(eq=False)
 class Batches(ABC, Generic[B]):
     """Batches of one training, each a function of its sample indices alone; threads may read several at once.
 
@@ -165,8 +166,10 @@ class Batches(ABC, Generic[B]):
         inputs: Reader of x0; by default images without augmentation.
     """
 
-    def __init__(self, reader: Reader, order: Order, draws: RandomDraws, inputs: BatchInputs | None = None) -> None:
-        self._reader, self.order, self._draws, self._inputs = reader, order, draws, inputs or PixelInputs(reader)
+    reader: Reader
+    order: Order
+    draws: RandomDraws
+    inputs: BatchInputs | None = field(default=None, kw_only=True)
 
     def read(self, sample_indices: range) -> B:
         """Read and decode the samples of a batch and draw its random numbers.
@@ -175,13 +178,15 @@ class Batches(ABC, Generic[B]):
             sample_indices: Indices in the order of training.
         """
         numbers = self.order.sample_numbers(sample_indices)
-        return self._batch(sample_indices, numbers, self._inputs.read(sample_indices, numbers, self._draws))
+        inputs = self.inputs or PixelInputs(self.reader)
+        return self._batch(sample_indices, numbers, inputs.read(sample_indices, numbers, self.draws))
 
     @abstractmethod
     def _batch(self, sample_indices: range, numbers: np.ndarray, x0: Tensor) -> B:
         """Make the batch of these indices from their sample numbers, (N,), and inputs, (N, ...)."""
 
 
+@dataclass(eq=False)
 class NoisyBatches(Batches[NoisyBatch]):
     """Batches with condition, clusters, noise and time.
 
@@ -197,33 +202,24 @@ class NoisyBatches(Batches[NoisyBatch]):
         inputs: Reader of x0; by default images without augmentation.
     """
 
-    def __init__(
-        self,
-        reader: Reader,
-        order: Order,
-        draws: RandomDraws,
-        condition_of: Callable[[np.ndarray, Tensor], Tensor],
-        condition_on_device: Callable[[Tensor], Tensor],
-        dropout: float,
-        shape: tuple[int, int, int],
-        inputs: BatchInputs | None = None,
-    ) -> None:
-        super().__init__(reader, order, draws, inputs)
-        self._condition_of, self._condition_on_device = condition_of, condition_on_device
-        self._dropout, self._shape = dropout, shape
+    condition_of: Callable[[np.ndarray, Tensor], Tensor]
+    condition_on_device: Callable[[Tensor], Tensor]
+    dropout: float
+    shape: tuple[int, int, int]
 
     def _batch(self, sample_indices: range, numbers: np.ndarray, x0: Tensor) -> NoisyBatch:
         return NoisyBatch(
             sample_indices,
             x0,
-            condition=self._condition_of(numbers, self._draws.dropout_mask(sample_indices, self._dropout)),
-            clusters=self._reader.clusters(numbers),
-            noise=self._draws.noise(sample_indices, self._shape),
-            time=self._draws.times(sample_indices),
-            condition_on_device=self._condition_on_device,
+            condition=self.condition_of(numbers, self.draws.dropout_mask(sample_indices, self.dropout)),
+            clusters=self.reader.clusters(numbers),
+            noise=self.draws.noise(sample_indices, self.shape),
+            time=self.draws.times(sample_indices),
+            condition_on_device=self.condition_on_device,
         )
 
 
+@dataclass(eq=False)
 class LatentBatches(Batches[LatentBatch]):
     """Batches with the noise of latents.
 
@@ -235,33 +231,24 @@ class LatentBatches(Batches[LatentBatch]):
         inputs: Reader of x0; by default images without augmentation.
     """
 
-    def __init__(
-        self,
-        reader: Reader,
-        order: Order,
-        draws: RandomDraws,
-        shape: tuple[int, int, int],
-        inputs: BatchInputs | None = None,
-    ) -> None:
-        super().__init__(reader, order, draws, inputs)
-        self._shape = shape
+    shape: tuple[int, int, int]
 
     def _batch(self, sample_indices: range, numbers: np.ndarray, x0: Tensor) -> LatentBatch:
-        return LatentBatch(sample_indices, x0, self._draws.latent_noise(sample_indices, self._shape))
+        return LatentBatch(sample_indices, x0, self.draws.latent_noise(sample_indices, self.shape))
 
 
 class LabelledBatches(Batches[LabelledBatch]):
     """Batches with the classes of the samples."""
 
     def _batch(self, sample_indices: range, numbers: np.ndarray, x0: Tensor) -> LabelledBatch:
-        return LabelledBatch(sample_indices, x0, self._reader.labels(numbers))
+        return LabelledBatch(sample_indices, x0, self.reader.labels(numbers))
 
 
 class RotatedBatches(Batches[LabelledBatch]):
     """Batches of images rotated by random multiples of 90 degrees; the number of quarter turns is the class."""
 
     def _batch(self, sample_indices: range, numbers: np.ndarray, x0: Tensor) -> LabelledBatch:
-        turns = self._draws.rotations(sample_indices, 4)
+        turns = self.draws.rotations(sample_indices, 4)
         return LabelledBatch(sample_indices, rotate(x0, turns), turns)
 
 

@@ -182,6 +182,23 @@ class Catalog:
         """
         return (self.texts(name) if name in TEXTS else self.column(name)).gather(numbers)
 
+    def values_of(self, name: str, missing: object) -> Callable[[Numbers], list[Any]]:
+        """Map a column, and return a function that copies its values, or texts, of some samples.
+
+        Args:
+            name: Column of values or texts.
+            missing: Value of every sample if the column is missing.
+
+        Raises:
+            UserError: A file is damaged; the message names it.
+        """
+        if not self.has(name):
+            return lambda numbers: [missing] * len(numbers)
+        if name in TEXTS:
+            return self.texts(name).gather
+        column = self.column(name)
+        return lambda numbers: column.gather(numbers).tolist()
+
     def column_of_stage(self, stage: str, file: str, name: str) -> Column:
         """Map a column that a stage has computed; each unit of the stage writes the rows of its range.
 
@@ -223,18 +240,10 @@ class Catalog:
         Returns:
             SHA-256 in hexadecimal.
         """
-        hashed, keys = hashlib.sha256(), self.texts("key")
-        files = [self.column(name) for name in ("size", "crc32")]
-        labels = self.column("label") if self.has("label") else None
-        captions = self.texts("caption") if self.has("caption") else None
+        hashed = hashlib.sha256()
+        columns_of = [self.values_of(name, "") for name in ("key", "size", "crc32", "label", "caption")]
         for block in split_into_blocks(numbers, TEXTS_AT_ONCE):
-            nothing = [""] * len(block)
-            columns = (
-                keys.gather(block),
-                *(column.gather(block).tolist() for column in files),
-                nothing if labels is None else labels.gather(block).tolist(),
-                nothing if captions is None else captions.gather(block),
-            )
+            columns = [values_of(block) for values_of in columns_of]
             samples = ("\0".join(map(str, sample)) for sample in zip(*columns, strict=True))
             hashed.update("".join(f"{sample}\0" for sample in samples).encode(errors="surrogateescape"))
         return hashed.hexdigest()

@@ -15,7 +15,6 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-import h5py
 import numpy as np
 from jaxtyping import Int64, Integer, Shaped
 
@@ -141,18 +140,30 @@ def gather_rows(values: Column | np.ndarray, numbers: Numbers) -> Shaped[np.ndar
     return values.gather(numbers) if isinstance(values, Column) else values[np.asarray(numbers, dtype=np.int64)]
 
 
-class TextColumn:
-    """One text per sample, stored in one or several files; arguments and errors are those of `Column`."""
+class _JoinedColumn:
+    """Values of all samples one behind the other, several for each; arguments and errors are those of `Column`.
+
+    Attributes:
+        dataset: Name of the dataset with the values in that of the column.
+    """
+
+    dataset: str
 
     def __init__(self, name: str, parts: Mapping[Path, int]) -> None:
-        self._files = {path: _mapped(path) for path in parts}
+        self._name, self._files = f"{name}/{self.dataset}", {path: _mapped(path) for path in parts}
         self._offsets = [self._files[path].rows(f"{name}/{OFFSETS}", count + 1) for path, count in parts.items()]
         ends = [int(offsets[-1]) for offsets in self._offsets]
-        self._texts = [self._files[path].rows(f"{name}/{BYTES}", end) for path, end in zip(parts, ends, strict=True)]
+        self._values = [self._files[path].rows(self._name, end) for path, end in zip(parts, ends, strict=True)]
         self._starts = _starts(parts.values())
 
     def __len__(self) -> int:
         return self._starts[-1]
+
+
+class TextColumn(_JoinedColumn):
+    """One text per sample, stored in one or several files; arguments and errors are those of `Column`."""
+
+    dataset = BYTES
 
     def gather(self, numbers: Numbers) -> list[str]:
         """Copy the texts of some samples in the order of `numbers`; raise `NoSuchSample` as `Column.gather` does."""
@@ -163,14 +174,14 @@ class TextColumn:
         for part, places in _by_part(rows, self._starts):
             own = rows[places] - self._starts[part]
             ends = zip(self._offsets[part][own].tolist(), self._offsets[part][own + 1].tolist(), strict=True)
-            content = self._texts[part].data
+            content = self._values[part].data
             for place, (begin, end) in zip(places.tolist(), ends, strict=True):
                 texts[place] = str(content[begin:end], "utf-8", "surrogateescape")
         return texts
 
     def _consecutive(self, numbers: range) -> list[str]:
         texts: list[str] = []
-        for place, offsets, column in zip(_places(numbers, self._starts), self._offsets, self._texts, strict=True):
+        for place, offsets, column in zip(_places(numbers, self._starts), self._offsets, self._values, strict=True):
             if place.start < place.stop:
                 ends = offsets[place.start : place.stop + 1].tolist()
                 content = column.data
@@ -178,19 +189,14 @@ class TextColumn:
         return texts
 
 
-class RaggedColumn:
+class RaggedColumn(_JoinedColumn):
     """Several rows per sample, in varying number; arguments and errors are those of `Column`."""
 
-    def __init__(self, name: str, parts: Mapping[Path, int]) -> None:
-        self._name, self._files = f"{name}/{VALUES}", {path: _mapped(path) for path in parts}
-        self._offsets = [self._files[path].rows(f"{name}/{OFFSETS}", count + 1) for path, count in parts.items()]
-        ends = [int(offsets[-1]) for offsets in self._offsets]
-        self._values = [self._files[path].rows(self._name, end) for path, end in zip(parts, ends, strict=True)]
-        self._starts = _starts(parts.values())
-        self.dtype, self.item_shape = self._values[0].dtype, self._values[0].shape[1:]
+    dataset = VALUES
 
-    def __len__(self) -> int:
-        return self._starts[-1]
+    def __init__(self, name: str, parts: Mapping[Path, int]) -> None:
+        super().__init__(name, parts)
+        self.dtype, self.item_shape = self._values[0].dtype, self._values[0].shape[1:]
 
     def flat(self, numbers: range) -> tuple[Shaped[np.ndarray, "m ..."], Int64[np.ndarray, " n"]]:
         """Copy all rows of consecutive samples; return them and the number of rows of each sample, (N,)."""
@@ -233,7 +239,10 @@ class _MappedFile:
             with open(checked_reads.open_regular(path), "rb") as plain:
                 self._map = mmap.mmap(plain.fileno(), 0, access=mmap.ACCESS_READ)
                 with hdf5.open_checked_stream(path, plain) as file:
-                    self._layouts = dict(_layouts(file))
+                    self._layouts = {
+                        name: (dataset.id.get_offset(), dataset.shape, dataset.dtype)
+                        for name, dataset in hdf5.list_datasets(file)
+                    }
         except (Unreadable, OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or str(error)
             if any(os.strerror(number) in reason for number in (errno.EMFILE, errno.ENFILE)):
@@ -304,12 +313,6 @@ def _unusable(path: Path, reason: str) -> UserError:
     return UserError(
         f"{path}: no usable columns ({reason}); remove {path.parent}/manifest.json and submit again to make it"
     )
-
-
-def _layouts(file: h5py.File) -> Iterator[tuple[str, tuple[int | None, tuple[int, ...], np.dtype]]]:
-    """Yield name, offset in bytes (None if not contiguous), shape and dtype of every dataset."""
-    for name, dataset in hdf5.list_datasets(file):
-        yield name, (dataset.id.get_offset(), dataset.shape, dataset.dtype)
 
 
 def _checked(numbers: Numbers, count: int) -> Int64[np.ndarray, " n"]:

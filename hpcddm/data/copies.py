@@ -49,7 +49,7 @@ def write_copy(
     """
     columns = ["crc32", "key", "offset", "size", "tar", *filter(source.has, ("label", "caption"))]
     entry, indices, done = SplitEntry(sorted(columns), [], [], source.image_format), {}, 0
-    files = _FilesWithoutExif(source) if drops_exif else _Files(source)
+    files = _Files(source, drops_exif)
     for block in _tars(source, numbers):
         path = folder / tar_file(len(entry.tars))
         index = _kept(path, files, block)
@@ -105,48 +105,42 @@ def _tars(source: Catalog, numbers: ListNumbers) -> Iterator[ListNumbers]:
 
 
 class _Files:
-    """Files of the images of samples, as they are."""
+    """Files of the images of samples, as they are or without EXIF; the sizes of these are known once they are made."""
 
-    def __init__(self, source: Catalog) -> None:
-        self.source, self._images = source, CatalogImages(source)
+    def __init__(self, source: Catalog, drops_exif: bool) -> None:
+        self.source, self._images, self._drops_exif = source, CatalogImages(source), drops_exif
         self._sizes, self._checksums = source.column("size"), source.column("crc32")
 
     def read(self, numbers: ListNumbers) -> list[bytes]:
-        """Return the files as they are copied."""
-        return self._images.files(numbers)
+        """Return the files as they are copied; raises `UserError` naming a sample whose EXIF cannot be dropped."""
+        files = self._images.files(numbers)
+        if not self._drops_exif:
+            return files
+        keys, checksums = self.source.texts("key").gather(numbers), self._checksums.gather(numbers).tolist()
+        return [_without_exif(*file) for file in zip(keys, files, checksums, strict=True)]
 
     def sizes_and_checksums(self, numbers: ListNumbers) -> tuple[np.ndarray, np.ndarray]:
         """Return the bytes and the CRC-32 that the copied files have, each (N,)."""
-        return self._sizes.gather(numbers), self._checksums.gather(numbers)
-
-    def are_in(self, copy: Catalog, numbers: ListNumbers) -> bool:
-        """Tell if a copy has these samples and no other ones."""
-        return len(copy) == len(numbers) and copy.digest(range(len(copy))) == self.source.digest(numbers)
-
-
-class _FilesWithoutExif(_Files):
-    """Files of the images of samples without EXIF; their sizes are known only once they are made."""
-
-    def read(self, numbers: ListNumbers) -> list[bytes]:
-        keys, checksums = self.source.texts("key").gather(numbers), self._checksums.gather(numbers).tolist()
-        return [self._dropped(*file) for file in zip(keys, super().read(numbers), checksums, strict=True)]
-
-    def sizes_and_checksums(self, numbers: ListNumbers) -> tuple[np.ndarray, np.ndarray]:
+        if not self._drops_exif:
+            return self._sizes.gather(numbers), self._checksums.gather(numbers)
         blocks = split_into_blocks(numbers, SAMPLES_AT_ONCE)
         made = np.array([(len(file), zlib.crc32(file)) for block in blocks for file in self.read(block)])
         return made[:, 0], made[:, 1]
 
     def are_in(self, copy: Catalog, numbers: ListNumbers) -> bool:
-        # Every file had its own checksum when it was read.
-        return len(copy) == len(numbers)
+        """Tell if a copy has these samples and no other ones."""
+        # Every file that loses its EXIF had its own checksum when it was read.
+        return len(copy) == len(numbers) and (
+            self._drops_exif or copy.digest(range(len(copy))) == self.source.digest(numbers)
+        )
 
-    @staticmethod
-    def _dropped(key: str, content: bytes, checksum: int) -> bytes:
-        require(zlib.crc32(content) == checksum, f"{key}: its image is another one than was indexed")
-        try:
-            return remove_exif(content)
-        except ImageError as error:
-            raise UserError(f"{key}: {error}; 'data.read_from.exif: keep' copies it is") from None
+
+def _without_exif(key: str, content: bytes, checksum: int) -> bytes:
+    require(zlib.crc32(content) == checksum, f"{key}: its image is another one than was indexed")
+    try:
+        return remove_exif(content)
+    except ImageError as error:
+        raise UserError(f"{key}: {error}; 'data.read_from.exif: keep' copies it is") from None
 
 
 def _kept(path: Path, files: _Files, numbers: ListNumbers) -> TarIndex | None:
@@ -171,18 +165,10 @@ def _remove_others(folder: Path, names: Container[str]) -> None:
 
 def _samples(files: _Files, numbers: ListNumbers, done: int, advance: Callable[[int], None]) -> Iterator[Sample]:
     """Yield the samples of one tar; done: number of those in the tars before it."""
-    source, keys = files.source, files.source.texts("key")
-    labels = source.column("label") if source.has("label") else None
-    captions = source.texts("caption") if source.has("caption") else None
+    keys, labels, captions = (files.source.values_of(name, None) for name in ("key", "label", "caption"))
     for block in split_into_blocks(numbers, SAMPLES_AT_ONCE):
-        nothing = [None] * len(block)
-        rows = (
-            keys.gather(block),
-            files.read(block),
-            nothing if labels is None else labels.gather(block).tolist(),
-            nothing if captions is None else captions.gather(block),
-        )
-        for key, image, label, caption in zip(*rows, strict=True):
+        rows = zip(keys(block), files.read(block), labels(block), captions(block), strict=True)
+        for key, image, label, caption in rows:
             yield Sample(key, image, _extension(image), label, caption)
         done += len(block)
         advance(done)

@@ -41,7 +41,8 @@ def write_distinct(
     """
     starts = dict(zip(columns, accumulate(map(len, columns.values()), initial=0), strict=False))
     total = sum(map(len, columns.values()))
-    blocks = [block for name, start in starts.items() for block in _spans(start, start + len(columns[name]))]
+    spans = [range(start, start + len(columns[name])) for name, start in starts.items()]
+    blocks = [block for span in spans for block in split_into_blocks(span, SORTED_AT_ONCE)]
     edges = np.array([block.start for block in blocks], dtype=np.int64)
     with ExitStack() as stack:
 
@@ -138,7 +139,3 @@ def _in_order(files: Sequence[tuple[range, BinaryIO]]) -> Iterator[np.ndarray]:
         numbers = np.empty(len(block), NUMBER_TYPE)
         numbers[placed["place"].astype(np.int64) - block.start] = placed["number"]
         yield numbers
-
-
-def _spans(start: int, stop: int) -> Iterator[range]:
-    return split_into_blocks(range(start, stop), SORTED_AT_ONCE)

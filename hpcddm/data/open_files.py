@@ -3,10 +3,13 @@
 import os
 import threading
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
@@ -14,7 +17,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from hpcddm.data.image_decoding import ImageError
-from hpcddm.data.row_groups import ParquetImages, ParquetRowGroups
+from hpcddm.data.row_groups import ParquetImages, open_parquet, readable
 from hpcddm.data.sample_file import SampleFile
 from hpcddm.errors import UserError, require
 from hpcddm.files import checked_reads
@@ -145,30 +148,40 @@ class FileByRow(OpenFile):
 
     def __init__(self, path: Path, tar: SampleFile, groups: RowGroupCache[ParquetImages]) -> None:
         super().__init__(path, tar)
-        self._cache = groups
-        self._groups = ParquetRowGroups(path, str(tar.column))
+        self._groups, self._column, self._lock = groups, tar.column, threading.Lock()
+        self._file = open_parquet(path)
+        metadata = self._file.metadata
+        counts = (metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
+        self._starts = [*accumulate(counts, initial=0)]
 
     def content(self, offset: int, size: int) -> bytes:
-        number, row = self._groups.find(offset)
-        images = self._cache.get((self._path, number), lambda: self._groups.read(number))
-        content = images.content(row)
+        number = bisect_right(self._starts, offset) - 1
+        require(offset < self._starts[-1], f"{self._path}: has no row {offset}; fetch it again")
+        images = self._groups.get((self._path, number), partial(self._read, number))
+        content = images.content(offset - self._starts[number])
         if len(content) != size:
             raise UserError(f"{self._path}: row {offset} has {len(content)} bytes instead of {size}; {self._advice}")
         return content
+
+    def _read(self, number: int) -> ParquetImages:
+        """Read the images of a row group; raises `UserError` naming the file."""
+        # One reader of pyarrow is not for several threads.
+        with self._lock, readable(self._path):
+            return ParquetImages(self._file.read_row_group(number, [self._column], use_threads=False).column(0))
 
     def _torn(self, offset: int, reason: str) -> UserError:
         return UserError(f"{self._path}: row {offset} is damaged ({reason}); {self._advice}")
 
 
-def open_file(path: Path, tar: SampleFile, groups: RowGroupCache[ParquetImages]) -> OpenFile:
+def open_file(path: Path, tar: SampleFile, groups: RowGroupCache[ParquetImages] | None = None) -> OpenFile:
     """Open a file of samples for reading.
 
     Args:
         path: The file.
         tar: Its entry in the catalog.
-        groups: Cache of the row groups of parquet files.
+        groups: Cache of the row groups of parquet files; None for a cache of its own.
 
     Raises:
         UserError: The file is missing, or has changed since it was indexed.
     """
-    return FileByOffset(path, tar) if tar.column is None else FileByRow(path, tar, groups)
+    return FileByOffset(path, tar) if tar.column is None else FileByRow(path, tar, groups or RowGroupCache())

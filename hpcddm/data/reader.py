@@ -1,7 +1,8 @@
 """Readers of samples by number: images, classes, clusters and captions."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -9,16 +10,19 @@ from jaxtyping import Int, Int64, UInt8
 from torch import Tensor
 
 from hpcddm.data.catalog import Catalog
-from hpcddm.data.columns import Column, Numbers
+from hpcddm.data.columns import Column, Numbers, gather_rows
 from hpcddm.data.images import CatalogImages, ImageStore
 from hpcddm.errors import UserError
 
 
 class Reader(ABC):
-    """Images and annotations of the samples of a split, by sample number 0 ... N - 1."""
+    """Images and annotations of the samples of a split, by sample number 0 ... N - 1; annotations may be missing."""
 
     split: str | None = None
     """Split of the run whose samples it reads, with the same numbers; None for samples outside of a run."""
+    _labels: Callable[[Numbers], np.ndarray] | None = None
+    _clusters: Callable[[Numbers], np.ndarray] | None = None
+    _captions: Callable[[Numbers], list[str]] | None = None
 
     @abstractmethod
     def __len__(self) -> int:
@@ -35,7 +39,6 @@ class Reader(ABC):
             Images, (N, H, W, C), uint8.
         """
 
-    @abstractmethod
     def labels(self, numbers: Numbers) -> Int64[Tensor, " n"]:
         """Return the classes of some samples.
 
@@ -48,8 +51,10 @@ class Reader(ABC):
         Raises:
             UserError: The samples do not have classes.
         """
+        if self._labels is None:
+            raise UserError("the images have no classes")
+        return torch.from_numpy(self._labels(numbers).astype(np.int64))
 
-    @abstractmethod
     def clusters(self, numbers: Numbers) -> Int64[Tensor, " n"]:
         """Return the clusters of some samples.
 
@@ -58,9 +63,14 @@ class Reader(ABC):
 
         Returns:
             Cluster numbers 0 ... K - 1, (N,).
-        """
 
-    @abstractmethod
+        Raises:
+            ValueError: The clusters are not known.
+        """
+        if self._clusters is None:
+            raise ValueError("this stage does not read the samples' clusters")
+        return torch.from_numpy(self._clusters(numbers).astype(np.int64))
+
     def captions(self, numbers: Numbers) -> list[str]:
         """Return the captions of some samples.
 
@@ -73,6 +83,9 @@ class Reader(ABC):
         Raises:
             UserError: The samples do not have captions.
         """
+        if self._captions is None:
+            raise UserError("the images have no captions")
+        return self._captions(numbers)
 
 
 class CatalogReader(Reader):
@@ -85,11 +98,11 @@ class CatalogReader(Reader):
     """
 
     def __init__(self, catalog: Catalog, clusters: Column | None = None, images: ImageStore | None = None) -> None:
-        self._catalog, self._clusters = catalog, clusters
+        self._catalog, self._clusters = catalog, None if clusters is None else clusters.gather
         self.split = catalog.split
         self._images = images or CatalogImages(catalog)
-        self._labels = catalog.column("label") if catalog.has("label") else None
-        self._captions = catalog.texts("caption") if catalog.has("caption") else None
+        self._labels = catalog.column("label").gather if catalog.has("label") else None
+        self._captions = catalog.texts("caption").gather if catalog.has("caption") else None
 
     def __len__(self) -> int:
         return len(self._catalog)
@@ -97,24 +110,6 @@ class CatalogReader(Reader):
     def images(self, numbers: Numbers) -> UInt8[np.ndarray, "n h w c"]:
         """Return the images of some samples, (N, H, W, C), uint8; raise `UserError` naming a tar that is damaged."""
         return self._images.images(numbers)
-
-    def labels(self, numbers: Numbers) -> Int64[Tensor, " n"]:
-        """Return the classes of some samples, (N,)."""
-        if self._labels is None:
-            raise UserError("the images have no classes")
-        return torch.from_numpy(self._labels.gather(numbers).astype(np.int64))
-
-    def clusters(self, numbers: Numbers) -> Int64[Tensor, " n"]:
-        """Return the clusters of some samples, (N,); raise ValueError if they are not known."""
-        if self._clusters is None:
-            raise ValueError("this stage does not read the samples' clusters")
-        return torch.from_numpy(self._clusters.gather(numbers).astype(np.int64))
-
-    def captions(self, numbers: Numbers) -> list[str]:
-        """Return the captions of some samples."""
-        if self._captions is None:
-            raise UserError("the images have no captions")
-        return self._captions.gather(numbers)
 
     def keys(self, numbers: Numbers) -> list[str]:
         """Return the keys of some samples, as used in files."""
@@ -143,7 +138,9 @@ class ArrayReader(Reader):
         clusters: Int[np.ndarray, " n"],
         captions: Sequence[str] | None = None,
     ) -> None:
-        self._images, self._labels, self._clusters, self._captions = images, labels, clusters, captions
+        self._images = images
+        self._labels, self._clusters = partial(gather_rows, labels), partial(gather_rows, clusters)
+        self._captions = None if captions is None else lambda numbers: [captions[number] for number in numbers]
 
     def __len__(self) -> int:
         return len(self._images)
@@ -151,17 +148,3 @@ class ArrayReader(Reader):
     def images(self, numbers: Numbers) -> UInt8[np.ndarray, "n h w c"]:
         """Return the images of some samples, (N, H, W, C), uint8."""
         return self._images[np.asarray(numbers)]
-
-    def labels(self, numbers: Numbers) -> Int64[Tensor, " n"]:
-        """Return the classes of some samples, (N,)."""
-        return torch.from_numpy(self._labels[np.asarray(numbers)].astype(np.int64))
-
-    def clusters(self, numbers: Numbers) -> Int64[Tensor, " n"]:
-        """Return the clusters of some samples, (N,)."""
-        return torch.from_numpy(self._clusters[np.asarray(numbers)].astype(np.int64))
-
-    def captions(self, numbers: Numbers) -> list[str]:
-        """Return the captions of some samples; raise `UserError` for samples without captions."""
-        if self._captions is None:
-            raise UserError("these samples have no captions")
-        return [self._captions[number] for number in numbers]

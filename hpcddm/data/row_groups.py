@@ -1,10 +1,7 @@
 """Images in parquet files, a row group at a time."""
 
-import threading
-from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -40,34 +37,6 @@ class ParquetImages:
         """
         buffer = self._buffers[row]
         return b"" if buffer is None else buffer.to_pybytes()
-
-
-class ParquetRowGroups:
-    """Row groups of one parquet file; thread-safe.
-
-    Args:
-        path: The file.
-        column: Path of the column that holds the bytes of the images, such as `image.bytes`.
-    """
-
-    def __init__(self, path: Path, column: str) -> None:
-        self._path, self._column, self._lock = path, column, threading.Lock()
-        self._file = open_parquet(path)
-        metadata = self._file.metadata
-        self._ends = list(accumulate(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)))
-
-    def find(self, row: int) -> tuple[int, int]:
-        """Return the number of a row's group, and the row's number in it."""
-        number = bisect_right(self._ends, row)
-        if number == len(self._ends):
-            raise UserError(f"{self._path}: has no row {row}; fetch it again")
-        return number, row - (self._ends[number - 1] if number else 0)
-
-    def read(self, number: int) -> ParquetImages:
-        """Read the images of a row group; raises `UserError` naming the file."""
-        # One reader of pyarrow is not for several threads.
-        with self._lock, readable(self._path):
-            return ParquetImages(self._file.read_row_group(number, [self._column], use_threads=False).column(0))
 
 
 def open_parquet(path: Path) -> Any:

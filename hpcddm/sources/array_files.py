@@ -13,6 +13,7 @@ from typing import IO, Any, BinaryIO
 
 import h5py
 import numpy as np
+from PIL import Image
 
 from hpcddm.errors import UserError
 from hpcddm.files import atomic, checked_reads, hdf5
@@ -23,15 +24,23 @@ WHOLE_BYTES = 1 << 30
 """Largest file whose bytes are all hashed, which takes seconds."""
 HASHED_CHUNKS, CHUNK_BYTES = 256, 1 << 16
 """Of a larger file so many pieces of so many bytes are hashed."""
+CHANNELS = (1, 3, 4)
+"""Numbers of channels that an image may have."""
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 """Readers of the header of an npy file, by its version."""
 
 
 class ArrayRows(ABC):
-    """Rows of one array, the items of its first dimension; place: file and name, for errors."""
+    """Rows of one array, the items of its first dimension.
+
+    place: file and name, for errors; at_once: number of rows that are read together.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    at_once: int = 1
+    _block: int = -1
+    _rows: Any = None
 
     def __init__(self, path: Path, name: str) -> None:
         self.place = f"{path}: {name}"
@@ -41,19 +50,22 @@ class ArrayRows(ABC):
 
         Raises `UserError` naming the array when the file is damaged.
         """
-        with _named(self.place):
-            return self._read(number)
+        block, place = divmod(number, self.at_once)
+        if block != self._block:
+            with _named(self.place):
+                self._rows = self._read(block * self.at_once, (block + 1) * self.at_once)
+            self._block = block
+        row = self._rows[place]
+        return str(row) if isinstance(row, str) else row
 
     def whole(self) -> np.ndarray:
         """Read all rows; raises `UserError` naming the array when the file is damaged."""
         with _named(self.place):
-            return self._read_all()
+            return self._read(0, self.shape[0])
 
     @abstractmethod
-    def _read(self, number: int) -> Any: ...
-
-    @abstractmethod
-    def _read_all(self) -> np.ndarray: ...
+    def _read(self, start: int, stop: int) -> np.ndarray:
+        """Read the rows from one to another, fewer at the end of the array."""
 
 
 class Hdf5Rows(ArrayRows):
@@ -71,19 +83,10 @@ class Hdf5Rows(ArrayRows):
             raise _unknown(path, name)
         self.shape, self.dtype = dataset.shape or (), dataset.dtype
         self._dataset = dataset.asstr() if h5py.check_string_dtype(dataset.dtype) else dataset
-        self._at_once = dataset.chunks[0] if dataset.chunks else 1
-        self._block = -1
-        self._values: Any = None
+        self.at_once = dataset.chunks[0] if dataset.chunks else 1
 
-    def _read(self, number: int) -> Any:
-        block, place = divmod(number, self._at_once)
-        if block != self._block:
-            self._values = self._dataset[block * self._at_once : (block + 1) * self._at_once]
-            self._block = block
-        return self._values[place]
-
-    def _read_all(self) -> np.ndarray:
-        return self._dataset[:]
+    def _read(self, start: int, stop: int) -> np.ndarray:
+        return self._dataset[start:stop]
 
 
 class NpzRows(ArrayRows):
@@ -113,14 +116,10 @@ class NpzRows(ArrayRows):
             fault = f"declares {declared:,} bytes of the {member.file_size:,} that its archive of {stored:,} bytes says"
             raise UserError(f"{self.place}: {fault}; a torn or damaged file")
 
-    def _read(self, number: int) -> Any:
-        self._stream.seek(self._start + number * self._size)
-        row = self._array(self._stream.read(self._size), self.shape[1:])
-        return row if self.shape[1:] else row.item()
-
-    def _read_all(self) -> np.ndarray:
-        self._stream.seek(self._start)
-        return self._array(self._stream.read(self.shape[0] * self._size), self.shape)
+    def _read(self, start: int, stop: int) -> np.ndarray:
+        self._stream.seek(self._start + start * self._size)
+        content = self._stream.read((stop - start) * self._size)
+        return np.frombuffer(content, self.dtype).reshape(stop - start, *self.shape[1:])
 
     def _header(self) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         """Read shape, whether the array is in Fortran's order, and dtype."""
@@ -128,9 +127,6 @@ class NpzRows(ArrayRows):
         if version not in HEADERS:
             raise ValueError(f"version {version} of the format npy")
         return HEADERS[version](self._stream)
-
-    def _array(self, content: bytes, shape: tuple[int, ...]) -> np.ndarray:
-        return np.frombuffer(content, self.dtype).reshape(shape)
 
 
 def open_rows(path: Path, name: str) -> ArrayRows:
@@ -142,6 +138,24 @@ def open_rows(path: Path, name: str) -> ArrayRows:
     if is_archive:
         return NpzRows(path, name)
     raise UserError(f"{path}: neither HDF5 nor npz, or a torn one")
+
+
+def are_channels_first(rows: ArrayRows) -> bool | None:
+    """Tell if the channels of images come first; None for an array without images."""
+    shape = rows.shape
+    if rows.dtype != np.uint8 or len(shape) not in (3, 4) or min(shape) < 1:
+        return None
+    if len(shape) == 3 or shape[3] in CHANNELS:
+        return False
+    return True if shape[1] in CHANNELS else None
+
+
+def picture_of(rows: ArrayRows, number: int, channels_first: bool) -> Image.Image:
+    """Read one image of an array; raises `UserError` naming the array when the file is damaged."""
+    pixels = rows.row(number)
+    if channels_first:
+        pixels = np.moveaxis(pixels, 0, -1)
+    return Image.fromarray(pixels[..., 0] if pixels.shape[2:] == (1,) else pixels)
 
 
 def array_names(path: Path) -> list[str]:

@@ -5,7 +5,6 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from hpcddm.config.sources import HELDOUT_SHARE
 from hpcddm.errors import UserError
@@ -18,7 +17,6 @@ from hpcddm.sources.huggingface_files import split_in_path
 EXTENSIONS = (".npz", ".h5", ".hdf5")
 MAX_FILES, MAX_PROPOSALS, MAX_SAMPLES = 10, 3, 50
 """Files that are opened, proposals, and images that are looked at."""
-CHANNELS = (1, 3, 4)
 
 
 def propose(survey: FolderSurvey) -> list[SourceProposal]:
@@ -56,7 +54,7 @@ def _proposals(path: Path, arrays: dict[str, ArrayRows], heldout: Sequence[Path]
 
     heldout: files of other splits.
     """
-    images = [name for name, rows in arrays.items() if _channels_first(rows) is not None]
+    images = [name for name, rows in arrays.items() if array_files.are_channels_first(rows) is not None]
     images.sort(key=lambda name: -arrays[name].shape[0])
     for name in [one for one in images if "train" in one] or images:
         source: dict[str, Any] = {"file": str(path), "images": name}
@@ -72,7 +70,7 @@ def _proposals(path: Path, arrays: dict[str, ArrayRows], heldout: Sequence[Path]
 def _proposal(source: dict[str, Any], arrays: dict[str, ArrayRows]) -> SourceProposal:
     """Propose an array of images with its classes and captions; source: file, array and what is held out."""
     name = source["images"]
-    rows, is_first = arrays[name], bool(_channels_first(arrays[name]))
+    rows, is_first = arrays[name], bool(array_files.are_channels_first(arrays[name]))
     count = rows.shape[0]
     proposal = SourceProposal("arrays in a file", source, count, pictures=_pictures(rows, is_first))
     if is_first:
@@ -102,16 +100,6 @@ def _no_images(path: Path, arrays: dict[str, ArrayRows], has_images: bool) -> It
         yield SourceProposal("arrays in a file", {"file": str(path)}, error=error)
 
 
-def _channels_first(rows: ArrayRows) -> bool | None:
-    """Tell if the channels of images come first; None for an array without images."""
-    shape = rows.shape
-    if rows.dtype != np.uint8 or len(shape) not in (3, 4) or min(shape) < 1:
-        return None
-    if len(shape) == 3 or shape[3] in CHANNELS:
-        return False
-    return True if shape[1] in CHANNELS else None
-
-
 def _first(arrays: dict[str, ArrayRows], images: str, fits: Callable[[ArrayRows], bool]) -> str | None:
     """Return the array that fits and whose name shares most characters with that of the images; None without one."""
     names = [name for name, rows in arrays.items() if name != images and fits(rows)]
@@ -135,8 +123,6 @@ def _pictures(rows: ArrayRows, channels_first: bool) -> Iterator[SamplePicture]:
     for number in range(min(rows.shape[0], MAX_SAMPLES)):
         name = f"{rows.place}, row {number}"
         try:
-            pixels = np.moveaxis(rows.row(number), 0, -1) if channels_first else rows.row(number)
+            yield SamplePicture(name, array_files.picture_of(rows, number, channels_first))
         except UserError as error:
             yield SamplePicture(name, None, str(error))
-            continue
-        yield SamplePicture(name, Image.fromarray(pixels[..., 0] if pixels.shape[2:] == (1,) else pixels))

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int64
-from PIL import Image
 
 from hpcddm.config.schema import PathSetting
 from hpcddm.config.sources import HELDOUT_SHARE, HeldoutFile, SourceSettings
@@ -16,12 +15,11 @@ from hpcddm.data.tars.record import Record
 from hpcddm.errors import UserError, require
 from hpcddm.runs.passed_over import PassedOverItem, escape_name
 from hpcddm.sources import array_files, array_proposals
+from hpcddm.sources.array_files import CHANNELS
 from hpcddm.sources.base import Source, Split
 from hpcddm.sources.folders.proposal import SourceProposal
 from hpcddm.sources.folders.survey import FolderSurvey
-from hpcddm.sources.heldout_share import is_heldout
-
-CHANNELS = (1, 3, 4)
+from hpcddm.sources.heldout_share import is_of_split
 
 
 class ArraysSettings(SourceSettings):
@@ -71,14 +69,10 @@ class ArraysSplit(Split):
 
     def __getitem__(self, number: int) -> Record:
         position = int(self.chosen[number])
-        pixels = self.images.row(position)
-        if self.channels_first:
-            pixels = np.moveaxis(pixels, 0, -1)
-        if pixels.ndim == 3 and pixels.shape[2] == 1:
-            pixels = pixels[..., 0]
+        image = array_files.picture_of(self.images, position, self.channels_first)
         label = None if self.labels is None else int(self.labels[number])
         caption = None if self.captions is None else self.captions.row(position)
-        return Record(self.key(number), Image.fromarray(pixels), label, caption)
+        return Record(self.key(number), image, label, caption)
 
 
 class Arrays(Source[ArraysSettings]):
@@ -107,10 +101,8 @@ def _file(settings: ArraysSettings, split: str) -> Path:
 def _positions_in_split(count: int, share: float | None, split: str) -> Int64[np.ndarray, " n"]:
     """Return the positions of the images of a split."""
     positions = np.arange(count)
-    if share is None:
-        return positions
-    held_out = np.fromiter((is_heldout(_key(position), share) for position in range(count)), np.bool_, count)
-    return positions[held_out == (split == "heldout")]
+    is_chosen = (is_of_split(split, share, _key(position)) for position in range(count))
+    return positions[np.fromiter(is_chosen, np.bool_, count)]
 
 
 def _key(position: int) -> str:

@@ -14,3 +14,13 @@ def is_heldout(key: str, share: float) -> bool:
     # A name in a tar or in a folder need not be UTF-8.
     hashed = hashlib.blake2b(key.encode(errors="surrogateescape"), digest_size=8).digest()
     return int.from_bytes(hashed, "big") < share * 2**64
+
+
+def is_of_split(split: str, share: float | None, key: str) -> bool:
+    """Tell if the image of this key is in a split, where a share of all is held out; always True without a share."""
+    return share is None or is_heldout(key, share) == (split == "heldout")
+
+
+def share_of(split: str, share: float | None) -> float:
+    """Return the share of all images that is in a split; 1 where no share is held out."""
+    return 1.0 if share is None else {"train": 1 - share, "heldout": share}[split]

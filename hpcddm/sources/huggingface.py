@@ -30,9 +30,9 @@ from hpcddm.sources import huggingface_proposals
 from hpcddm.sources.base import KNOWN, SPLITS, InPlaceSource, Split
 from hpcddm.sources.folders.proposal import SourceProposal
 from hpcddm.sources.folders.survey import FolderSurvey
-from hpcddm.sources.heldout_share import is_heldout
-from hpcddm.sources.huggingface_columns import class_names_of, find_roles, is_text, scalar_columns
-from hpcddm.sources.huggingface_files import DataFiles, features_in, features_of, find_files, row_file, split_name
+from hpcddm.sources.heldout_share import is_of_split, share_of
+from hpcddm.sources.huggingface_columns import ColumnKeys, class_names_of, find_roles, is_text, scalar_columns
+from hpcddm.sources.huggingface_files import DataFiles, features_in, features_of, find_files, split_name
 from hpcddm.sources.parquet.row_files import RowFile, require_columns
 from hpcddm.sources.source_files import UnusableSample
 
@@ -132,7 +132,7 @@ class HuggingFace(InPlaceSource[HuggingFaceSettings]):
     def open_split(self, split: str) -> RowSplit:
         self._check_columns(split)
         beside = self.unused_files() if split == "train" else []
-        return RowSplit(self.tars(split), self._share_of(split), self.class_names(), beside)
+        return RowSplit(self.tars(split), share_of(split, self._share), self.class_names(), beside)
 
     def has_heldout(self) -> bool:
         """Tell if a key names held-out rows, or there are several splits."""
@@ -196,11 +196,10 @@ class HuggingFace(InPlaceSource[HuggingFaceSettings]):
         own, prefix, folder = self.settings, self.prefix, Path(self.settings.folder)
         parts = self._files.splits[self._name_of(split)]
         schema, features = features_of(parts[0].path, self._files.features)
-        roles = find_roles(
-            parts[0].path, schema, features, own.image, own.label, own.caption, own.caption_item, own.key
-        )
-        is_of_split = partial(self._is_of, split)
-        return [row_file(part, prefix, is_of_split, folder, own.collection, roles) for part in parts]
+        keys = ColumnKeys(own.image, own.label, own.caption, own.caption_item, own.key)
+        roles = find_roles(parts[0].path, schema, features, keys)
+        is_of = partial(is_of_split, split, self._share)
+        return [part.kind(part.path, prefix, is_of, False, folder, own.collection, roles, part.stem) for part in parts]
 
     def class_names(self) -> list[str]:
         path = self._files.splits[self._name_of("train")][0].path
@@ -229,11 +228,10 @@ class HuggingFace(InPlaceSource[HuggingFaceSettings]):
     def _name_of(self, split: str) -> str:
         """Return the data set's name of a split; raises `UserError` for one that it lacks."""
         own, present = self.settings, self._files.splits
-        heldout = own.heldout
-        if split == "train" or (heldout is not None and heldout.share is not None):
+        if split == "train" or self._share is not None:
             key, names = "train", [split_name(own.train)]
-        elif heldout is not None:
-            key, names = "heldout.split", [split_name(str(heldout.split))]
+        elif own.heldout is not None:
+            key, names = "heldout.split", [split_name(str(own.heldout.split))]
         else:
             key, names = "heldout", list(HELDOUT_SPLITS)
         found = next((name for name in names if name in present), None)
@@ -246,10 +244,6 @@ class HuggingFace(InPlaceSource[HuggingFaceSettings]):
             raise UserError(f"data.source.{key}: {found} is the split of the training samples; name another one")
         return found
 
-    def _share_of(self, split: str) -> float:
-        share = self.settings.heldout.share if self.settings.heldout else None
-        return 1.0 if share is None else {"train": 1 - share, "heldout": share}[split]
-
-    def _is_of(self, split: str, key: str) -> bool:
-        share = self.settings.heldout.share if self.settings.heldout else None
-        return share is None or is_heldout(key, share) == (split == "heldout")
+    @property
+    def _share(self) -> float | None:
+        return self.settings.heldout.share if self.settings.heldout else None

@@ -1,8 +1,8 @@
 """Meaning of the columns of a data set: images, classes and captions, by its features or by their types."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 from hpcddm.config.sources import AUTO
 from hpcddm.errors import UserError
@@ -15,27 +15,28 @@ WITHOUT_BYTES = "struct<bytes: null"
 ADVICE_FOR_ADDRESSES = "fetch the images, for instance with img2dataset, and take webdataset"
 
 
-def find_roles(
-    path: Path,
-    schema: Any,
-    features: Mapping[str, Any],
-    image: str,
-    label: str | None,
-    caption: str | None,
-    caption_item: int | None,
-    key: str | None,
-) -> ColumnRoles:
+class ColumnKeys(NamedTuple):
+    """Keys of `data.source` that name columns; `AUTO` for one to be found, None for none.
+
+    image, label, caption, key: columns of the images, classes, captions and keys; without the last, rows are numbered;
+    caption_item: number of the caption to take of a list.
+    """
+
+    image: str = AUTO
+    label: str | None = AUTO
+    caption: str | None = AUTO
+    caption_item: int | None = None
+    key: str | None = None
+
+
+def find_roles(path: Path, schema: Any, features: Mapping[str, Any], keys: ColumnKeys) -> ColumnRoles:
     """Find out what the columns of a data set mean.
 
     Args:
         path: One of its files, for errors.
         schema: Arrow schema of that file.
         features: Descriptions of the columns by `datasets`; empty for files that others wrote.
-        image: Column of the images, or 'auto'.
-        label: Column of the classes, or 'auto'; None for none.
-        caption: Column of the captions, or 'auto'; None for none.
-        caption_item: Number of the caption to take of a list.
-        key: Column of the keys; None to number the rows.
+        keys: What the experiment says of the columns.
 
     Raises:
         UserError: A column is missing, ambiguous or of another type. The message names the file and the key.
@@ -43,24 +44,37 @@ def find_roles(
     repeated = next((name for name in schema.names if schema.names.count(name) > 1), None)
     if repeated is not None:
         raise UserError(f"{path}: has two columns called {repeated}; write it again with one of them")
-    chosen = _image(path, schema, features) if image == AUTO else image
-    own_caption = _caption(path, schema) if caption == AUTO else caption
-    own_label = _label(path, schema, features) if label == AUTO else label
-    for role, column in (("image", chosen), ("label", own_label), ("key", key)):
+    image, label, caption, item, key = keys
+    if image == AUTO:
+        image = _only(path, "image", "images", image_columns(schema, features)) or _refuse_images(path, schema)
+    if caption == AUTO:
+        caption = _only(path, "caption", "captions", list(caption_columns(schema)), ", or null")
+    if label == AUTO:
+        label = _only(path, "label", "classes", label_columns(schema, features))
+    for role, column in (("image", image), ("label", label), ("key", key)):
         if column is not None and (column not in schema.names or "." in column):
             raise _missing(path, role, column, schema)
-    if not (_is_struct(schema.field(chosen).type) or _is_binary(schema.field(chosen).type)):
-        raise _not_images(path, schema, chosen)
-    kind = None if own_label is None else schema.field(own_label).type
+    is_struct = _is_struct(schema.field(image).type)
+    if not (is_struct or _is_binary(schema.field(image).type)):
+        raise _not_images(path, schema, image)
+    kind = None if label is None else schema.field(label).type
     if kind is not None and not (_is_integer(kind) or is_text(kind)):
         valid = "classes are whole numbers or texts; name another column, or null"
-        raise UserError(f"data.source.label: {path}: column {own_label} has the type {kind}; {valid}")
+        raise UserError(f"data.source.label: {path}: column {label} has the type {kind}; {valid}")
     if key is not None and not is_text(schema.field(key).type):
         valid = "keys are texts; name another column, or leave the key out to number the rows"
         raise UserError(f"data.source.key: {path}: column {key} has the type {schema.field(key).type}; {valid}")
-    if own_caption is not None:
-        _check_caption(path, schema, own_caption, caption_item)
-    return ColumnRoles(chosen, _is_struct(schema.field(chosen).type), own_label, own_caption, caption_item, key)
+    if caption is not None:
+        _check_caption(path, schema, caption, item)
+    return ColumnRoles(image, is_struct, label, caption, item, key)
+
+
+def _only(path: Path, role: str, what: str, names: Sequence[str], advice: str = "") -> str | None:
+    """Return the only column that may have a role, None without one; raise `UserError` for several."""
+    if len(names) > 1:
+        several = f"several columns of {what}, {', '.join(names)}; name one{advice}"
+        raise UserError(f"data.source.{role}: {path} has {several}")
+    return names[0] if names else None
 
 
 def _missing(path: Path, role: str, column: str, schema: Any) -> UserError:
@@ -128,17 +142,11 @@ def caption_columns(schema: Any) -> dict[str, bool]:
     return {name: _is_list(schema.field(name).type) for name in usual}
 
 
-def _image(path: Path, schema: Any, features: Mapping[str, Any]) -> str:
-    names = image_columns(schema, features)
-    if len(names) > 1:
-        raise UserError(f"data.source.image: {path} has several columns of images, {', '.join(names)}; name one")
-    if names:
-        return names[0]
+def _refuse_images(path: Path, schema: Any) -> NoReturn:
+    """Raise `UserError` naming a column that only says where the images are, or all columns."""
     pathless = [field.name for field in schema if str(field.type).startswith(WITHOUT_BYTES)]
-    if pathless:
-        raise _not_images(path, schema, pathless[0])
     texts = [field.name for field in schema if "url" in field.name.lower() or field.name in ("image", "path")]
-    raise _not_images(path, schema, texts[0] if texts else None)
+    raise _not_images(path, schema, next(iter([*pathless, *texts]), None))
 
 
 def _not_images(path: Path, schema: Any, column: str | None) -> UserError:
@@ -153,22 +161,6 @@ def _not_images(path: Path, schema: Any, column: str | None) -> UserError:
         return UserError(f"data.source.image: {path}: column {column} has the type {kind}, not bytes")
     columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
     return UserError(f"data.source.image: {path} has no column of images; it has {columns}")
-
-
-def _label(path: Path, schema: Any, features: Mapping[str, Any]) -> str | None:
-    names = label_columns(schema, features)
-    if len(names) > 1:
-        raise UserError(f"data.source.label: {path} has several columns of classes, {', '.join(names)}; name one")
-    return names[0] if names else None
-
-
-def _caption(path: Path, schema: Any) -> str | None:
-    usual = list(caption_columns(schema))
-    if len(usual) > 1:
-        raise UserError(
-            f"data.source.caption: {path} has several columns of captions, {', '.join(usual)}; name one, or null"
-        )
-    return usual[0] if usual else None
 
 
 def _type_of(feature: Any) -> str | None:

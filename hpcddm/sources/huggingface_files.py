@@ -6,7 +6,7 @@ conversions, and the folders of `save_to_disk`, in which `state.json` lists the 
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
@@ -19,9 +19,10 @@ from hpcddm.runs.passed_over import PassedOverItem, escape_name
 from hpcddm.sources.listing import folders_below, is_hidden_or_junk, require_folder, split_pattern
 from hpcddm.sources.parquet.arrow_files import ArrowFile, read_schema
 from hpcddm.sources.parquet.parquet_files import ParquetFile
-from hpcddm.sources.parquet.row_files import ColumnRoles, RowFile
+from hpcddm.sources.parquet.row_files import RowFile
 
-FORMATS = (".parquet", ".arrow")
+FORMATS: dict[str, type[RowFile]] = {".parquet": ParquetFile, ".arrow": ArrowFile}
+"""Kinds of files by their extensions."""
 PART = re.compile(r"(?P<name>.+?)-(?P<number>\d{5})-of-(?P<total>\d{5})(?:-[0-9a-f]+)?")
 """Name of one of several files, without its extension."""
 SPLITS = {"train": "train", "training": "train", "validation": "validation", "valid": "validation"}
@@ -48,6 +49,11 @@ class Part(NamedTuple):
 
     path: Path
     stem: str
+
+    @property
+    def kind(self) -> type[RowFile]:
+        """Class of the file by its extension."""
+        return FORMATS[self.path.suffix.lower()]
 
 
 @dataclass(frozen=True)
@@ -161,20 +167,6 @@ def features_in(schema: Any, described: Mapping[str, Any]) -> Mapping[str, Any]:
     except (ValueError, KeyError, TypeError):
         features = described
     return features if isinstance(features, Mapping) else {}
-
-
-def row_file(
-    part: Part,
-    prefix: str,
-    is_of_split: Callable[[str], bool],
-    folder: Path,
-    collection: str | None,
-    roles: ColumnRoles,
-) -> RowFile:
-    """Return a file of a data set with its samples of a split; the arguments are those of `RowFile`."""
-    kinds = {".parquet": ParquetFile, ".arrow": ArrowFile}
-    kind = kinds[part.path.suffix.lower()]
-    return kind(part.path, prefix, is_of_split, False, folder, collection, roles, part.stem)
 
 
 def _saved(files: list[Path]) -> tuple[list[Path], set[Path]]:

@@ -13,6 +13,7 @@ from hpcddm.errors import UserError
 from hpcddm.sources.folders.proposal import SamplePicture, SourceProposal, heldout_share
 from hpcddm.sources.folders.survey import FolderSurvey
 from hpcddm.sources.huggingface_columns import (
+    ColumnKeys,
     caption_columns,
     class_names_of,
     find_roles,
@@ -27,7 +28,6 @@ from hpcddm.sources.huggingface_files import (
     Part,
     arrange_files,
     features_of,
-    row_file,
 )
 from hpcddm.sources.parquet.row_files import ColumnRoles, Row, RowFile
 from hpcddm.sources.picture_captions import TABLES
@@ -122,16 +122,15 @@ def _by_columns(whole: SourceProposal, splits: _SplitParts, schema: Any, feature
             proposal.source["caption_item"] = 0
             proposal.remarks.append("lists of captions: the first of each is taken (caption_item)")
         with proposal.keep_error():
-            item = proposal.source.get("caption_item")
-            columns = first, schema, features, image or AUTO
+            keys = ColumnKeys(image or AUTO, label, caption, proposal.source.get("caption_item"))
             try:
-                roles = find_roles(*columns, label, caption, item, None)
+                roles = find_roles(first, schema, features, keys)
             except UserError as error:
                 if "data.source.label" not in str(error):
                     raise
                 proposal.source["label"] = None
                 proposal.remarks.append(str(error))
-                roles = find_roles(*columns, None, caption, item, None)
+                roles = find_roles(first, schema, features, keys._replace(label=None))
             _describe(proposal, splits, roles, class_names_of(features, label))
         others = [name for name in schema.names if name not in (image, label, caption)]
         if others:
@@ -170,7 +169,7 @@ def _has_hidden_classes(rows: _Rows) -> bool:
 
 
 def _opened(part: Part, roles: ColumnRoles) -> RowFile:
-    return row_file(part, "", lambda key: True, part.path.parent, None, roles)
+    return part.kind(part.path, "", lambda key: True, False, part.path.parent, None, roles, part.stem)
 
 
 def _count(files: Sequence[RowFile], label: str | None) -> _Rows:

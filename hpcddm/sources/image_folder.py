@@ -74,7 +74,9 @@ class FolderSplit(PictureFiles):
         self.check_some()
         self.check_keys()
         self._find_captions(split)
-        self._divide(split)
+        if split == "train":
+            self.passed_over += _beside(settings, self.class_file)
+        self.divide(split, settings.heldout.share if settings.heldout else None)
         self.has_captions = any((self.table, self.caption_extension, self.template is not None))
         item = settings.caption_item
         self._captions = self.table.captions(self.names, item) if self.table else None
@@ -142,19 +144,6 @@ class FolderSplit(PictureFiles):
             is_shared = self.table.path.parent != root
             other = f"{_root(settings, 'heldout').name}/" if is_shared and split == "train" else None
             self.passed_over += self.table.passed_over(self.names, other)
-
-    def _divide(self, split: str) -> None:
-        """Take the images of this split, and name only once what is beside them."""
-        share = self._settings.heldout and self._settings.heldout.share
-        if split == "train":
-            self.passed_over += _beside(self._settings, self.class_file)
-        elif share:
-            # The training images lie in the same folder.
-            self.passed_over = []
-        # A key is for ever, and an image may change the split with another share.
-        self.prefix = "" if share else f"{split}-"
-        if share:
-            self.keep_share(share, split)
 
 
 def _root(settings: ImageFolderSettings, split: str) -> Path:

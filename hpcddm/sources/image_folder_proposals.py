@@ -6,7 +6,7 @@ Nothing here lists the pictures one by one; the source does when it opens a spli
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -57,15 +57,6 @@ class _SplitFolders(NamedTuple):
         return [self.train] if self.heldout is None else [self.train, self.heldout]
 
 
-class _Captions(NamedTuple):
-    """Place of the captions, the keys that name it, one caption, and what is odd."""
-
-    place: str
-    source: dict[str, Any]
-    example: str
-    remarks: list[str]
-
-
 def propose(survey: FolderSurvey) -> list[SourceProposal]:
     """Propose how to read the pictures of a folder: one proposal for each place that may have their captions."""
     if survey.only:
@@ -93,8 +84,11 @@ def propose(survey: FolderSurvey) -> list[SourceProposal]:
         if classes:
             proposal.remarks += [*_odd_classes(classes), *_beside_classes(survey, splits)]
             _count_classes(proposal, survey, splits, classes)
-        captions = list(_captions(survey, splits, with_pictures))
-        return [_with_captions(proposal, one, len(captions) > 1) for one in captions] or [proposal]
+        captioned = list(_Captions(proposal, survey, splits, with_pictures).proposals())
+        if len(captioned) == 1:
+            # The key that names their place is needed only where there are several.
+            del captioned[0].source["caption_from"]
+        return captioned or [proposal]
     return [proposal]
 
 
@@ -106,18 +100,6 @@ def _too_deep(survey: FolderSurvey, place: str) -> list[SourceProposal]:
     advice = f"name the folder that holds those of the classes, such as {survey.root / os.path.dirname(deep)}"
     error = f"{survey.root / deep}: images in folders inside folders; {advice}"
     return [SourceProposal("images in folders", {"folder": str(survey.root / place)}, error=error)]
-
-
-def _with_captions(proposal: SourceProposal, captions: _Captions, is_one_of_several: bool) -> SourceProposal:
-    """Add captions to a proposal; the key that names their place is needed only where there are several."""
-    source = {key: value for key, value in captions.source.items() if is_one_of_several or key == "caption_item"}
-    return replace(
-        proposal,
-        source=proposal.source | source,
-        captions=captions.place,
-        example=captions.example,
-        remarks=proposal.remarks + captions.remarks,
-    )
 
 
 def _descend(survey: FolderSurvey, place: str) -> str:
@@ -258,86 +240,85 @@ def _beside_classes(survey: FolderSurvey, splits: _SplitFolders) -> Iterator[str
         yield f"{len(empty):,} folders without a picture, such as {empty[0]}, are not classes"
 
 
-def _captions(survey: FolderSurvey, splits: _SplitFolders, places: Sequence[str]) -> Iterator[_Captions]:
-    """Find the places that may have captions."""
-    sample = survey.sample_pictures(places, CAPTIONS_READ)
-    tables = _tables(survey, splits)
-    for table in tables:
-        yield from _from_table(survey, splits, table, sample, tables)
-    for extension in picture_captions.EXTENSIONS:
-        count = sum(survey.folders[place].counts[extension] for place in places)
-        if 2 * count < sum(survey.picture_count(place) for place in places):
-            # The source takes so few for notes.
-            continue
-        beside = [name for name in sample if survey.has_file(os.path.splitext(name)[0] + extension)]
-        if beside:
-            yield _from_files(survey, places, extension, count, beside)
+@dataclass(frozen=True)
+class _Captions:
+    """Places that may have the captions of a proposal's pictures; places: folders with pictures."""
 
+    proposal: SourceProposal
+    survey: FolderSurvey
+    splits: _SplitFolders
+    places: Sequence[str]
 
-def _tables(survey: FolderSurvey, splits: _SplitFolders) -> list[picture_captions.CaptionTable]:
-    """List the tables of the training pictures and their columns of captions."""
-    root = survey.root / splits.train
-    places = {root: ""} | ({root.parent: f"{root.name}/"} if splits.heldout and "heldout" not in splits.source else {})
-    return [
-        table
-        for folder, place in places.items()
-        for name in picture_captions.TABLES
-        if (folder / name).is_file()
-        for table in picture_captions.caption_tables(folder / name, place)
-    ]
+    def proposals(self) -> Iterator[SourceProposal]:
+        """Yield the proposal with the captions of each place; raises `UserError` where pictures lack one."""
+        sample = self.survey.sample_pictures(self.places, CAPTIONS_READ)
+        tables = self._tables()
+        for table in tables:
+            yield self._from_table(table, sample, tables)
+        for extension in picture_captions.EXTENSIONS:
+            count = sum(self.survey.folders[place].counts[extension] for place in self.places)
+            if 2 * count < self._pictures:
+                # The source takes so few for notes.
+                continue
+            beside = [name for name in sample if self.survey.has_file(os.path.splitext(name)[0] + extension)]
+            if beside:
+                yield self._from_files(extension, count, beside)
 
+    @property
+    def _pictures(self) -> int:
+        return sum(map(self.survey.picture_count, self.places))
 
-def _from_table(
-    survey: FolderSurvey,
-    splits: _SplitFolders,
-    table: picture_captions.CaptionTable,
-    sample: Sequence[str],
-    tables: Sequence[picture_captions.CaptionTable],
-) -> Iterator[_Captions]:
-    """Look up captions of some pictures in a table; raises `UserError` where pictures lack one."""
-    place = f"{table.path.name}, column {table.column}"
-    source: dict[str, Any] = {"caption_from": f"{picture_captions.FROM_TABLE}{table.column}"}
-    same = next((one for one in tables if one is not table and one.column == table.column), None)
-    if same is not None:
-        raise UserError(f"{table.path} and {same.path}: two tables of captions; remove one of them")
-    if table.path.stat().st_size > MAX_TABLE_BYTES:
-        yield _Captions(place, source, "", [f"{table.path.name} is too large to be read here"])
-        return
-    names = [os.path.relpath(name, splits.train or ".") for name in sample if _is_below(name, splits.train)]
-    try:
-        captions, remarks = table.captions(names, None), list[str]()
-    except UserError as error:
-        if "caption_item" not in str(error):
-            raise
-        source["caption_item"] = 0
-        captions, remarks = table.captions(names, 0), ["lists of captions: the first of each is taken (caption_item)"]
-    usable = [text for text in captions if text is not None and not is_blank(text)]
-    if len(usable) < len(captions):
-        remarks.append(f"{len(captions) - len(usable)} of {len(captions)} captions are missing or empty; {BROKEN}")
-    yield _Captions(place, source, next(iter(usable), ""), remarks)
+    def _tables(self) -> list[picture_captions.CaptionTable]:
+        """List the tables of the training pictures and their columns of captions."""
+        root, places = self.survey.root / self.splits.train, {}
+        if self.splits.heldout and "heldout" not in self.splits.source:
+            places = {root.parent: f"{root.name}/"}
+        there = picture_captions.tables_in({root: "", **places})
+        return [table for path, place in there.items() for table in picture_captions.caption_tables(path, place)]
 
-
-def _is_below(name: str, place: str) -> bool:
-    return not place or name.startswith(f"{place}/")
-
-
-def _from_files(
-    survey: FolderSurvey, places: Sequence[str], extension: str, count: int, beside: Sequence[str]
-) -> _Captions:
-    """Read some captions in files beside pictures."""
-    item: int | None = None
-    remarks, captions = [], list[str]()
-    pictures = sum(survey.picture_count(place) for place in places)
-    if count < pictures:
-        remarks.append(f"{pictures - count:,} of {pictures:,} pictures have no {extension} file; {BROKEN}")
-    for name in beside:
+    def _from_table(
+        self,
+        table: picture_captions.CaptionTable,
+        sample: Sequence[str],
+        tables: Sequence[picture_captions.CaptionTable],
+    ) -> SourceProposal:
+        """Look up captions of some pictures in a table; raises `UserError` where pictures lack one."""
+        place = f"{table.path.name}, column {table.column}"
+        source: dict[str, Any] = {"caption_from": f"{picture_captions.FROM_TABLE}{table.column}"}
+        same = next((one for one in tables if one is not table and one.column == table.column), None)
+        if same is not None:
+            raise UserError(f"{table.path} and {same.path}: two tables of captions; remove one of them")
+        if table.path.stat().st_size > MAX_TABLE_BYTES:
+            return self.proposal.with_captions(place, source, "", [f"{table.path.name} is too large to be read here"])
+        train = self.splits.train
+        names = [os.path.relpath(name, train or ".") for name in sample if not train or name.startswith(f"{train}/")]
         try:
-            captions.append(picture_captions.read_beside(survey.root / name, extension, item))
-        except ImageError as error:
-            remarks.append(str(error))
-    if any("\n" in text for text in captions):
-        item, captions = 0, [text.partition("\n")[0] for text in captions]
-        whole = "without this key a text is taken whole"
-        remarks.insert(0, f"several lines in files {extension}: the first is taken (caption_item); {whole}")
-    source = {"caption_from": extension[1:]} | ({} if item is None else {"caption_item": item})
-    return _Captions(f"a {extension} file beside each picture", source, next(iter(captions), ""), remarks[:3])
+            captions, remarks = table.captions(names, None), list[str]()
+        except UserError as error:
+            if "caption_item" not in str(error):
+                raise
+            source["caption_item"] = 0
+            remarks = ["lists of captions: the first of each is taken (caption_item)"]
+            captions = table.captions(names, 0)
+        usable = [text for text in captions if text is not None and not is_blank(text)]
+        if len(usable) < len(captions):
+            remarks.append(f"{len(captions) - len(usable)} of {len(captions)} captions are missing or empty; {BROKEN}")
+        return self.proposal.with_captions(place, source, next(iter(usable), ""), remarks)
+
+    def _from_files(self, extension: str, count: int, beside: Sequence[str]) -> SourceProposal:
+        """Read some captions in files beside pictures."""
+        source: dict[str, Any] = {"caption_from": extension[1:]}
+        remarks, captions, pictures = list[str](), list[str](), self._pictures
+        if count < pictures:
+            remarks.append(f"{pictures - count:,} of {pictures:,} pictures have no {extension} file; {BROKEN}")
+        for name in beside:
+            try:
+                captions.append(picture_captions.read_beside(self.survey.root / name, extension, None))
+            except ImageError as error:
+                remarks.append(str(error))
+        if any("\n" in text for text in captions):
+            source["caption_item"], captions = 0, [text.partition("\n")[0] for text in captions]
+            whole = "without this key a text is taken whole"
+            remarks.insert(0, f"several lines in files {extension}: the first is taken (caption_item); {whole}")
+        place = f"a {extension} file beside each picture"
+        return self.proposal.with_captions(place, source, next(iter(captions), ""), remarks[:3])

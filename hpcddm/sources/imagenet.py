@@ -70,12 +70,7 @@ class ImageNetSplit(PictureFiles):
         self.class_names = imagenet_files.find_names(layout.places, folders)
         if split == "train":
             self.passed_over += _beside(settings, layout)
-        elif share is not None:
-            # The training images lie in the same folder.
-            self.passed_over = []
-        self.prefix = "" if share is not None else f"{split}-"
-        if share is not None:
-            self.keep_share(share, split)
+        self.divide(split, share)
         self.has_captions = self.template is not None
         self.check_template()
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from hpcddm.errors import UserError, require
 from hpcddm.files import text_files
 from hpcddm.runs.passed_over import PassedOverItem, escape_name
+from hpcddm.sources import class_file
 from hpcddm.sources.tables.tables import Table
 
 SOLUTION, GROUND_TRUTH, META = "LOC_val_solution.csv", "ILSVRC2012_validation_ground_truth.txt", "meta.mat"
@@ -154,13 +155,9 @@ def find_names(places: Sequence[Path], synsets: Sequence[str]) -> list[str]:
 def _read_words(path: Path) -> dict[str, str]:
     """Read lines with a synset, a space or tab, and its words."""
     words: dict[str, str] = {}
-    try:
-        lines = text_files.decode(path.read_bytes()).split("\n")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: names of classes cannot be read ({error}); mend or remove it") from None
-    for number, line in enumerate(lines, 1):
-        match = NAMED_SYNSET.fullmatch(line.strip())
-        if match is None and line.strip():
+    for number, line in enumerate(class_file.read_lines(path), 1):
+        match = NAMED_SYNSET.fullmatch(line)
+        if match is None and line:
             raise UserError(f"{path}: line {number}: {line!r:.60} is not a synset and its words; mend or remove it")
         if match is not None:
             words[match[1]] = match[2]

@@ -89,7 +89,7 @@ def find_table(
     Raises:
         UserError: Several tables or columns may have the captions, or none has the named column.
     """
-    there = {folder / name: place for folder, place in places.items() for name in TABLES if (folder / name).is_file()}
+    there = tables_in(places)
     tables: list[CaptionTable] = []
     if caption_from is None or caption_from.startswith(FROM_TABLE):
         named = caption_from and caption_from.removeprefix(FROM_TABLE)
@@ -107,6 +107,11 @@ def find_table(
         raise UserError(f"{tables[0].path} and {tables[1].path}: two tables of captions; remove one of them")
     table = tables[0] if tables else None
     return table, [path for path in there if table is None or path != table.path]
+
+
+def tables_in(places: Mapping[Path, str]) -> dict[Path, str]:
+    """Return the tables in some folders, with the text before the names of pictures in each."""
+    return {folder / name: place for folder, place in places.items() for name in TABLES if (folder / name).is_file()}
 
 
 def _caption_table(path: Path, place: str, named: str | None) -> CaptionTable | None:

@@ -18,7 +18,7 @@ from hpcddm.data.tars.record import Record
 from hpcddm.errors import UserError, require
 from hpcddm.runs.passed_over import PassedOverItem, count_items, describe_counts, escape_name
 from hpcddm.sources.base import Split
-from hpcddm.sources.heldout_share import is_heldout
+from hpcddm.sources.heldout_share import is_of_split
 from hpcddm.sources.listing import EXTENSIONS, CaptionFiles, contains_image, is_inner_images, list_folder
 
 MAX_CLASSES_SHOWN = 20
@@ -73,9 +73,16 @@ class PictureFiles(Split):
         file = f"{self.place}{self.names[number]}"
         return Record(self.key(number), image, label, self.caption(number), file, content)
 
-    def keep_share(self, share: float, split: str) -> None:
-        """Keep the pictures of one split, where a hash of a picture's key says in which it is."""
-        places = np.flatnonzero([is_heldout(self.key_of(name), share) == (split == "heldout") for name in self.names])
+    def divide(self, split: str, share: float | None) -> None:
+        """Take the pictures of this split; with a share, where all are in one folder, by a hash of their keys."""
+        # A key is for ever, and an image may change the split with another share.
+        self.prefix = "" if share else f"{split}-"
+        if not share:
+            return
+        if split == "heldout":
+            # What is beside them is named with the training images.
+            self.passed_over = []
+        places = np.flatnonzero([is_of_split(split, share, self.key_of(name)) for name in self.names])
         if not len(places):
             raise UserError(f"data.source.heldout.share: {share}: leaves no {split} images in {self.root}")
         self.names = [self.names[place] for place in places]

@@ -120,22 +120,21 @@ def complete_index(
         broken: Key and reason of the other samples; receives those that lack a value.
         is_read: True if the pictures have been read.
     """
-    has_labels, has_captions = any(row.label is not None for row in rows), any(row.caption is not None for row in rows)
+    has = {name: any(getattr(row, name) is not None for row in rows) for name in LACKS}
     whole = []
     for row in rows:
-        if has_labels and row.label is None:
-            broken.append((row.key, LACKS["label"]))
-        elif has_captions and row.caption is None:
-            broken.append((row.key, LACKS["caption"]))
-        else:
+        reason = next((LACKS[name] for name in LACKS if has[name] and getattr(row, name) is None), None)
+        if reason is None:
             whole.append(row)
+        else:
+            broken.append((row.key, reason))
     index = TarIndex(
         path,
         [row.key for row in whole],
         np.array([row.offset for row in whole], np.uint64),
         np.array([row.size for row in whole], np.uint32),
-        np.array([row.label for row in whole], np.int32) if has_labels else None,
-        [row.caption or "" for row in whole] if has_captions else None,
+        np.array([row.label for row in whole], np.int32) if has["label"] else None,
+        [row.caption or "" for row in whole] if has["caption"] else None,
         np.array([row.crc32 for row in whole], np.uint32) if is_read else None,
     )
     return IndexedFile(index, [row.metadata for row in whole], entries, broken, [])

@@ -6,8 +6,7 @@ from functools import cached_property
 
 from hpcddm.data import image_decoding
 from hpcddm.data.image_decoding import ImageError
-from hpcddm.data.open_files import RowGroupCache, open_file
-from hpcddm.data.row_groups import ParquetImages
+from hpcddm.data.open_files import open_file
 from hpcddm.data.tars.record import Record
 from hpcddm.errors import UserError
 from hpcddm.runs import passed_over
@@ -32,7 +31,6 @@ class UnindexedSplit(Split):
     def __init__(self, tars: Sequence[SourceFile], share: float, beside: Sequence[PassedOverItem]) -> None:
         self.class_names = []
         self._tars, self._share, self.tar_count = tars, share, len(tars)
-        self._groups = RowGroupCache[ParquetImages]()
         self._first, first, items = _first_with_samples(tars)
         self.passed_over = [*beside, *items]
         self._index, self.known = first.index, KNOWN | first.entries
@@ -70,7 +68,7 @@ class UnindexedSplit(Split):
     def __getitem__(self, number: int) -> Record:
         """Read a sample of that tar."""
         row = number % len(self._index.keys)
-        file = open_file(self._index.path, self._first.entry(), self._groups)
+        file = open_file(self._index.path, self._first.entry())
         content = file.content(int(self._index.offsets[row]), int(self._index.sizes[row]))
         try:
             return Record(self._index.keys[row], image_decoding.read_image(content))

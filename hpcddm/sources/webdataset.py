@@ -24,7 +24,7 @@ from hpcddm.sources import webdataset_proposals
 from hpcddm.sources.base import SPLITS, InPlaceSource
 from hpcddm.sources.folders.proposal import SourceProposal
 from hpcddm.sources.folders.survey import FolderSurvey
-from hpcddm.sources.heldout_share import is_heldout
+from hpcddm.sources.heldout_share import is_of_split, share_of
 from hpcddm.sources.listing import (
     folders_below,
     is_hidden_or_junk,
@@ -79,19 +79,18 @@ class WebDatasetTars(InPlaceSource[WebDatasetTarsSettings]):
         return webdataset_proposals.propose(survey)
 
     def open_split(self, split: str) -> UnindexedSplit:
-        opened = UnindexedSplit(
-            self.tars(split), self._share_of(split), self.unused_files() if split == "train" else []
-        )
-        if split == "heldout" and self.settings.heldout.share is not None:
+        share, beside = self.settings.heldout.share, self.unused_files() if split == "train" else []
+        opened = UnindexedSplit(self.tars(split), share_of(split, share), beside)
+        if split == "heldout" and share is not None:
             # Those of the training images have been seen in the same tar.
             opened.passed_over = []
         return opened
 
     def tars(self, split: str) -> Sequence[SourceTar]:
-        layout, is_of_split = self._layout(), partial(self._is_of, split)
-        own = self.settings
+        own, layout = self.settings, self._layout()
+        is_of = partial(is_of_split, split, own.heldout.share)
         return [
-            SourceTar(path, self._prefix_in(path), is_of_split, own.hash_tars, Path(own.folder), own.collection, layout)
+            SourceTar(path, self._prefix_in(path), is_of, own.hash_tars, Path(own.folder), own.collection, layout)
             for path in self._paths(split)
         ]
 
@@ -117,11 +116,6 @@ class WebDatasetTars(InPlaceSource[WebDatasetTarsSettings]):
         seen = [(path.relative_to(self.settings.folder).as_posix(), *size_and_mtime(path)) for path in tars]
         return hashlib.sha256(repr(seen).encode()).hexdigest()
 
-    def _share_of(self, split: str) -> float:
-        """Return the share of the samples in a split's tars that belong to it."""
-        share = self.settings.heldout.share
-        return 1.0 if share is None else {"train": 1 - share, "heldout": share}[split]
-
     def _layout(self) -> TarLayout:
         own = self.settings
         label, caption = (None if place is None else ValueLocation.parse(place) for place in (own.label, own.caption))
@@ -132,10 +126,6 @@ class WebDatasetTars(InPlaceSource[WebDatasetTarsSettings]):
         if not self.settings.prefix_keys:
             return self.prefix
         return f"{self.prefix}{tar.relative_to(self.settings.folder).with_suffix('').as_posix()}/"
-
-    def _is_of(self, split: str, key: str) -> bool:
-        share = self.settings.heldout.share
-        return share is None or is_heldout(key, share) == (split == "heldout")
 
     def _paths(self, split: str) -> list[Path]:
         heldout, every = self.settings.heldout, self._matching(self.settings.tars)

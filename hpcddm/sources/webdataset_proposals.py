@@ -9,8 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from hpcddm.config.sources import HELDOUT_SHARE
-from hpcddm.data.open_files import RowGroupCache, open_file
-from hpcddm.data.row_groups import ParquetImages
+from hpcddm.data.open_files import open_file
 from hpcddm.data.tars.tar_headers import COMPRESSED_TAR, TarHeaders
 from hpcddm.data.tars.tar_layout import IMAGES, TarLayout, ValueLocation
 from hpcddm.errors import UserError
@@ -88,7 +87,8 @@ def _describe(proposal: SourceProposal, survey: FolderSurvey, tars: Sequence[Pat
     """Index some tars, and add numbers, classes, captions and pictures to a proposal."""
     used = _choose_tars(proposal, survey.root, tars)
     chosen = used[:: max(-(-len(used) // TARS_READ), 1)]
-    indices = [_index(path, survey.root, layout) for path in chosen]
+    opened = [_tar(path, survey.root, layout) for path in chosen]
+    indices = [tar.index() for tar in opened]
     if not any(one.index.keys for one in indices):
         reason = next((f"{key}: {text}" for one in indices for key, text in one.broken), "no image in it")
         raise UserError(f"{chosen[0]}: no samples with an image; {reason}")
@@ -110,7 +110,7 @@ def _describe(proposal: SourceProposal, survey: FolderSurvey, tars: Sequence[Pat
         proposal.remarks.append(f"{len(broken):,} samples cannot be used, such as {broken[0][0]}: {broken[0][1]}")
     items = count_items(item for one in indices for item in one.passed_over)
     proposal.remarks += [f"members passed over: {line}" for line in count_lines(items)[:MAX_LINES]]
-    proposal.pictures = _pictures(indices, [_tar(path, survey.root, layout) for path in chosen])
+    proposal.pictures = _pictures(indices, opened)
 
 
 def _bytes(tars: Sequence[Path]) -> float:
@@ -121,10 +121,6 @@ def _bytes(tars: Sequence[Path]) -> float:
 
 def _tar(path: Path, root: Path, layout: TarLayout) -> SourceTar:
     return SourceTar(path, "", lambda key: True, False, root, None, layout)
-
-
-def _index(path: Path, root: Path, layout: TarLayout) -> IndexedFile:
-    return _tar(path, root, layout).index()
 
 
 def _choose_tars(proposal: SourceProposal, root: Path, tars: Sequence[Path]) -> list[Path]:
@@ -166,7 +162,7 @@ def _add_captions(proposal: SourceProposal, indices: Sequence[IndexedFile], layo
     entry = next((name for name in ENTRIES if name in entries), None)
     if entry is not None:
         proposal.source["caption"] = f"json:{entry}"
-        read = _index(tar, tar.parent, TarLayout(layout.images, layout.label, ValueLocation("json", entry)))
+        read = _tar(tar, tar.parent, TarLayout(layout.images, layout.label, ValueLocation("json", entry))).index()
         proposal.captions = f"the entry {entry} of each JSON object"
         proposal.example = next(iter(read.index.captions or ()), "")
 
@@ -189,9 +185,8 @@ def _add_classes(proposal: SourceProposal, indices: Sequence[IndexedFile]) -> No
 
 def _pictures(indices: Sequence[IndexedFile], tars: Sequence[SourceTar]) -> Iterator[SamplePicture]:
     """Read the first pictures of some tars."""
-    groups = RowGroupCache[ParquetImages]()
     for one, tar in zip(indices, tars, strict=True):
+        file = open_file(tar.path, tar.entry())
         for row in range(min(len(one.index.keys), SAMPLES)):
             name = f"{tar.path.name}: {one.index.keys[row]}"
-            file = open_file(tar.path, tar.entry(), groups)
             yield SamplePicture(name, file.content(int(one.index.offsets[row]), int(one.index.sizes[row])))

@@ -29,9 +29,9 @@ from hpcddm.data.orders.base import EpochOrder, ListOrder
 from hpcddm.data.sample_file import SampleFile, size_and_mtime
 from hpcddm.data.tars.tar_index import columns_of
 from hpcddm.data.tars.tar_layout import TarLayout
-from hpcddm.sources.tars.existing_tars import index_existing_tar
 from tests import pictures
 from tests.benchmarks.tables import least_in_turns, print_header, print_row
+from tests.data.oddities import index_existing_tar
 
 TARS, IN_A_TAR, EXPERTS, SIDE, IMAGE_SIZE, BATCH, ROUNDS = 10, 1000, 8, 208, 64, 64, 3
 QUALITY = 88

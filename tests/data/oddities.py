@@ -3,10 +3,15 @@
 import io
 import os
 import tarfile
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
+
+from hpcddm.data.tars.tar_layout import TarLayout
+from hpcddm.sources.source_files import IndexedFile, PictureCheck
+from hpcddm.sources.tars.existing_tars import SourceTar
 
 HEIC = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(500)
 JPEG_XL = b"\0\0\0\x0cJXL \r\n\x87\n" + bytes(500)
@@ -45,3 +50,15 @@ def write_tar(path: Path, members: list[tuple[str, bytes]], has_end: bool = True
     if not has_end:
         os.truncate(path, end)
     return path
+
+
+def index_existing_tar(
+    path: Path,
+    layout: TarLayout,
+    prefix: str = "",
+    check: PictureCheck | None = None,
+    names: Collection[str] = (),
+    is_wanted: Callable[[str], bool] = lambda key: True,
+) -> IndexedFile:
+    """Index a tar of no collection; is_wanted: tells by the key of a sample whether it counts."""
+    return SourceTar(path, prefix, is_wanted, False, path.parent, None, layout).index(check, names)

@@ -11,8 +11,7 @@ from PIL import Image
 from hpcddm.data.image_decoding import read_image
 from hpcddm.data.tars.tar_layout import TarLayout, ValueLocation
 from hpcddm.errors import UserError
-from hpcddm.sources.tars.existing_tars import index_existing_tar
-from tests.data.oddities import HEIC
+from tests.data.oddities import HEIC, index_existing_tar
 from tests.data.oddities import write_tar as written
 from tests.pictures import IMG2DATASET
 

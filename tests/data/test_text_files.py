@@ -12,8 +12,7 @@ from PIL import Image
 from hpcddm.data.tars.record import Record
 from hpcddm.data.tars.tar_layout import TarLayout, ValueLocation
 from hpcddm.files.text_files import BYTE_ORDER_MARK, decode, normalise
-from hpcddm.sources.tars.existing_tars import index_existing_tar
-from tests.data.oddities import encoded, write_tar
+from tests.data.oddities import encoded, index_existing_tar, write_tar
 
 PNG = encoded(1)
 ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-32"]

@@ -13,7 +13,7 @@ from hpcddm.config.data import DataSettings
 from hpcddm.config.schema import settings_to_hash, validate
 from hpcddm.data.tars.tar_layout import TarLayout, ValueLocation
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.sources.tars.existing_tars import index_existing_tar
+from tests.data.oddities import index_existing_tar
 from tests.helpers import REPOSITORY, tiny
 from tests.pictures import IMG2DATASET
 from tests.sources.opening import source, split_of

@@ -61,7 +61,7 @@ def test_a_measuring_network_is_trained_from_its_own_seed_and_not_the_experiment
     for seed in (0, 1):
         evaluators_job.run(tiny(tmp_path, seed=seed, evaluators__classifier__seed=own_seed), unit)
     # The stream keeps its name, so that its random numbers stay.
-    assert [(task.seed, task.batches._draws.stream) for task in tasks] == [(own_seed, "critics/judge")] * 2
+    assert [(task.seed, task.batches.draws.stream) for task in tasks] == [(own_seed, "critics/judge")] * 2
 
 
 def test_a_measuring_network_that_is_given_is_taken_as_it_is(tmp_path, monkeypatch):

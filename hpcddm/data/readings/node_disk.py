@@ -94,7 +94,7 @@ class StagedImages(ImageStore):
         if self._is_writer:
             # A file system that hangs holds nobody up.
             self._thread.join(CLOSING_SECONDS)
-            self._remove(self._folder)
+            shutil.rmtree(self._folder, ignore_errors=True)
             with suppress(OSError):
                 self._folder.parent.rmdir()
 
@@ -110,7 +110,7 @@ class StagedImages(ImageStore):
     def _stage(self) -> None:
         started = time.monotonic()
         # What an execution left that was killed here.
-        self._remove(self._folder.parent)
+        shutil.rmtree(self._folder.parent, ignore_errors=True)
         try:
             listed = range(len(self._catalog)) if self._numbers is None else self._numbers.as_array()
             require(
@@ -138,8 +138,4 @@ class StagedImages(ImageStore):
         if is_first:
             print(f"not staged: {error}; the shared tars are read, which changes no result", flush=True)
         if self._is_writer:
-            self._remove(self._folder)
-
-    @staticmethod
-    def _remove(folder: Path) -> None:
-        shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(self._folder, ignore_errors=True)

@@ -15,7 +15,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
-from enum import Enum, auto
+from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 from zlib import adler32
@@ -42,15 +42,15 @@ ZEROS = bytes(BLOCK)
 
 
 class Kind(Enum):
-    """Kind of a member; all but files, sparse files and others have no data."""
+    """Kind of a member, by the types in its header; all but files, sparse files and others have no data."""
 
-    FILE = auto()
-    DIRECTORY = auto()
-    HARD_LINK = auto()
-    SYMBOLIC_LINK = auto()
-    DEVICE = auto()
-    SPARSE = auto()
-    OTHER = auto()
+    FILE = (b"0", b"\0", b"7")
+    DIRECTORY = (b"5",)
+    HARD_LINK = (b"1",)
+    SYMBOLIC_LINK = (b"2",)
+    DEVICE = (b"3", b"4", b"6")
+    SPARSE = (b"S",)
+    OTHER = ()
 
 
 class Member(NamedTuple):
@@ -62,14 +62,7 @@ class Member(NamedTuple):
     kind: Kind
 
 
-KINDS = {
-    **dict.fromkeys((b"0", b"\0", b"7"), Kind.FILE),
-    b"1": Kind.HARD_LINK,
-    b"2": Kind.SYMBOLIC_LINK,
-    **dict.fromkeys((b"3", b"4", b"6"), Kind.DEVICE),
-    b"5": Kind.DIRECTORY,
-    b"S": Kind.SPARSE,
-}
+KINDS = {kind_byte: kind for kind in Kind for kind_byte in kind.value}
 WITHOUT_DATA = frozenset({Kind.DIRECTORY, Kind.HARD_LINK, Kind.SYMBOLIC_LINK, Kind.DEVICE})
 PAX, PAX_GLOBAL, LONG_NAME, LONG_LINK = (b"x", b"X"), b"g", b"L", b"K"
 EXTENDING = frozenset({*PAX, PAX_GLOBAL, LONG_NAME, LONG_LINK})
@@ -119,6 +112,10 @@ class TarHeaders:
         if member.size > MAX_READ_BYTES:
             raise UserError(f"{self._path}: {member.name} has {member.size} bytes, at most {MAX_READ_BYTES} are read")
         return self._file.read(member.offset, member.size)
+
+    def content(self, member: Member) -> bytes:
+        """Read a member of any size, such as an image; fewer bytes where the file was cut meanwhile."""
+        return os.pread(self._file.descriptor, member.size, member.offset)
 
     def head(self, member: Member, length: int) -> bytes:
         """Read so many bytes at the beginning of a member; fewer where it has fewer."""
@@ -252,14 +249,14 @@ class _Window:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise self._unreadable(error) from None
-        self.size = os.fstat(self._descriptor).st_size
+        self.size = os.fstat(self.descriptor).st_size
         self._start, self._bytes, self._asked = 0, b"", 0
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        os.close(self.descriptor)
 
     def read(self, offset: int, length: int, ahead: bool = True) -> bytes:
         """Read bytes; fewer only at the end of the file. ahead: whether more may be asked for."""
@@ -274,9 +271,9 @@ class _Window:
         near = abs(offset - self._start) < self._asked * NEAR
         wanted = max(length, (NEAR_READ if near else FAR_READ) * ahead)
         try:
-            self._bytes = os.pread(self._descriptor, wanted, offset)
+            self._bytes = os.pread(self.descriptor, wanted, offset)
             # A file system may give less at once.
-            while len(self._bytes) < length and (more := os.pread(self._descriptor, wanted, offset + len(self._bytes))):
+            while len(self._bytes) < length and (more := os.pread(self.descriptor, wanted, offset + len(self._bytes))):
                 self._bytes += more
         except OSError as error:
             raise self._unreadable(error) from None

@@ -3,10 +3,11 @@
 import os
 import zlib
 from array import array
-from collections.abc import Iterable, Mapping, MutableSequence, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Int32, UInt32, UInt64
@@ -69,9 +70,9 @@ def index_tar(path: Path) -> TarIndex:
             samples have a class or a caption. The message names the tar and the sample.
     """
     keys: list[str] = []
-    offsets, sizes, labels = array("Q"), array("I"), array("i")
-    captions: list[str] = []
-    label_of, caption_of = _Values[int]("class", labels, 0), _Values[str]("caption", captions, "")
+    offsets, sizes = array("Q"), array("I")
+    label_of: dict[str, int] = {}
+    caption_of: dict[str, str] = {}
     with TarHeaders(path) as members:
         for member in members:
             key, extension = split_name(member.name)
@@ -80,26 +81,25 @@ def index_tar(path: Path) -> TarIndex:
                 keys.append(key)
                 offsets.append(member.offset)
                 sizes.append(member.size)
-                label_of.begin(key)
-                caption_of.begin(key)
             elif extension in (LABEL, CAPTION) and member.kind is Kind.FILE:
                 content = members.read(member)
                 try:
                     if extension == LABEL:
-                        label_of.set(key, int(np.int32(int(content))))
+                        label_of[key] = int(np.int32(int(content)))
                     else:
-                        caption_of.set(key, content.decode())
+                        caption_of[key] = content.decode()
                 except (ValueError, OverflowError) as error:
                     raise UserError(f"{path}: a torn or foreign tar ({member.name}: {error})") from None
-    twice = _first_twice(keys)
+    twice = next((key for key, count in Counter(keys).items() if count > 1), None)
     require(twice is None, f"{path}: sample {twice} has two images")
+    labels = _column(path, keys, label_of, "class")
     return TarIndex(
         path,
         keys,
         np.array(offsets, dtype=np.uint64),
         np.array(sizes, dtype=np.uint32),
-        labels=np.array(labels, dtype=np.int32) if label_of.are_there(path, keys) else None,
-        captions=captions if caption_of.are_there(path, keys) else None,
+        labels=None if labels is None else np.array(labels, dtype=np.int32),
+        captions=_column(path, keys, caption_of, "caption"),
     )
 
 
@@ -184,60 +184,16 @@ def split_name(name: str) -> tuple[str, str]:
     return (folder + slash + stem, extension.lower()) if stem and extension else ("", "")
 
 
-class _Values(Generic[V]):
-    """Rows of one column of a tar whose members may come in any order.
-
-    Args:
-        what: Name of the value, for errors.
-        rows: List that receives one value per sample.
-        filler: Value of rows that are not known yet.
-    """
-
-    def __init__(self, what: str, rows: MutableSequence[V], filler: V) -> None:
-        self._what, self._rows, self._filler = what, rows, filler
-        self._known, self._last = bytearray(), ""
-        # In the order that WebDataset prescribes, nothing waits but for the image behind it.
-        self._waiting: dict[str, V] = {}
-
-    def begin(self, key: str) -> None:
-        """Begin the row of a sample after its image."""
-        self._known.append(key in self._waiting)
-        self._rows.append(self._waiting.pop(key, self._filler))
-        self._last = key
-
-    def set(self, key: str, value: V) -> None:
-        """Set the value of a sample whose row has begun or will begin."""
-        if key == self._last:
-            self._rows[-1], self._known[-1] = value, True
-        else:
-            self._waiting[key] = value
-
-    def are_there(self, path: Path, keys: list[str]) -> bool:
-        """Return True if all samples have values, False if none has; raise `UserError` if only some have values."""
-        for row, key in enumerate(keys if self._waiting else ()):
-            if key in self._waiting:
-                self._rows[row], self._known[row] = self._waiting[key], True
-        if not any(self._known):
-            return False
-        lacking = self._known.find(False)
-        require(lacking < 0, f"{path}: sample {keys[lacking]} has no {self._what}, others have one")
-        return True
+def _column(path: Path, keys: list[str], values: Mapping[str, V], what: str) -> list[V] | None:
+    """Return the value of every sample; None if no sample has one; raise `UserError` if only some have values."""
+    if values.keys().isdisjoint(keys):
+        return None
+    lacking = next((key for key in keys if key not in values), None)
+    require(lacking is None, f"{path}: sample {lacking} has no {what}, others have one")
+    return [values[key] for key in keys]
 
 
 def _check_image(path: Path, member: Member) -> None:
     if member.kind is Kind.SPARSE:
         raise UserError(f"{path}: {member.name} is stored as a sparse file; make the tar again without --sparse")
     require(member.size < 1 << 32, f"{path}: {member.name} has {member.size} bytes, which is not an image")
-
-
-def _first_twice(keys: list[str]) -> str | None:
-    """Return the first repeated key; hashes detect repeated keys with 16 bytes of memory per key."""
-    hashes = np.sort(np.fromiter(map(hash, keys), np.int64, len(keys)))
-    if not (hashes[1:] == hashes[:-1]).any():
-        return None
-    seen: set[str] = set()
-    for key in keys:
-        if key in seen:
-            return key
-        seen.add(key)
-    return None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,6 +59,11 @@ class SourceProposal:
     pictures: Iterable[SamplePicture] = ()
     error: str | None = None
     is_specific: bool = False
+
+    def with_captions(self, place: str, source: dict[str, Any], example: str, remarks: list[str]) -> "SourceProposal":
+        """Return the proposal with captions: their place, the keys that name it, one caption, and what is odd."""
+        source, remarks = self.source | source, self.remarks + remarks
+        return replace(self, source=source, captions=place, example=example, remarks=remarks)
 
     @contextmanager
     def keep_error(self) -> Iterator[None]:

@@ -55,6 +55,7 @@ class FolderSurvey:
     Attributes:
         folders: Surveyed folders by their path in `root`, that of `root` itself, '', first.
         counts: Numbers of files by extension in all folders.
+        file_count: Number of files, or of those up to the limit.
         is_whole: False if counting stopped at a limit.
         hidden: Number of hidden files and folders, and of what operating systems leave behind.
         lost_links: Some links that lead nowhere.
@@ -71,7 +72,7 @@ class FolderSurvey:
         self.is_whole, self.hidden = True, 0
         self.lost_links: list[str] = []
         self.unreadable: list[str] = []
-        self._files, self._links = 0, 0
+        self.file_count, self._links = 0, 0
         self._visited: set[tuple[int, int]] = set()
         if only is not None:
             self.folders[""] = SurveyedFolder("")
@@ -80,7 +81,7 @@ class FolderSurvey:
         waiting = deque([""])
         while waiting:
             place = waiting.popleft()
-            if len(self.folders) == MAX_FOLDERS or self._files >= MAX_FILES:
+            if len(self.folders) == MAX_FOLDERS or self.file_count >= MAX_FILES:
                 self.is_whole = False
                 break
             try:
@@ -94,11 +95,6 @@ class FolderSurvey:
     def top(self) -> SurveyedFolder:
         """The surveyed folder itself."""
         return self.folders[""]
-
-    @property
-    def file_count(self) -> int:
-        """Number of files, or of those up to the limit."""
-        return self._files
 
     @cached_property
     def kinds(self) -> dict[str, str]:
@@ -165,7 +161,7 @@ class FolderSurvey:
             self.folders[place] = folder
             for entry in entries:
                 self._add(folder, entry)
-                if self._files >= MAX_FILES:
+                if self.file_count >= MAX_FILES:
                     self.is_whole = False
                     break
         folder.folders.sort()
@@ -197,7 +193,7 @@ class FolderSurvey:
         if extension not in EXTENSIONS and is_junk(name):
             self.hidden += 1
             return
-        self._files += 1
+        self.file_count += 1
         self.counts[extension] += 1
         folder.counts[extension] += 1
         if folder.counts[extension] <= (NAMES_KEPT if len(self.folders) < MANY_FOLDERS else FEW_NAMES_KEPT):

@@ -124,9 +124,17 @@ class RowFile(SourceFile):
             if not self.is_of_split(key):
                 continue
             try:
-                rows.append(self._index_row(key, row, locate, check, names))
-            except UnusableSample as reason:
+                self._check_key(row)
+                check_key(key)
+                content = self.content_of(row)
+                label, caption = self.label(row), self.caption(row)
+                metadata = {name: row.values.get(name) for name in names}
+                if check is not None:
+                    metadata["width"], metadata["height"] = check(content)
+            except (UnusableSample, ImageError) as reason:
                 broken.append((escape_name(key), str(reason)))
+            else:
+                rows.append(IndexRow(key, locate(row), len(content), zlib.crc32(content), label, caption, metadata))
         entries = frozenset(names) | ({"width", "height"} if check is not None else set())
         return complete_index(self.path, rows, entries, broken, is_read=True)
 
@@ -176,26 +184,11 @@ class RowFile(SourceFile):
             raise UnusableSample(f"{len(captions)} captions, and data.source.caption_item is {number}")
         return captions[number or 0]
 
-    def _index_row(
-        self,
-        key: str,
-        row: Row,
-        locate: Callable[[Row], int],
-        check: PictureCheck | None,
-        names: Collection[str],
-    ) -> IndexRow:
+    def _check_key(self, row: Row) -> None:
+        """Raise `UnusableSample` for a row without a key where a column holds the keys."""
         own = "" if self.roles.key is None else row.values[self.roles.key]
         if self.roles.key is not None and not (own and isinstance(own, str)):
             raise UnusableSample(f"its {self.roles.key} is not a text ({str(own)[:MAX_SHOWN]})")
-        check_key(key)
-        content = self.content_of(row)
-        label, caption, metadata = self.label(row), self.caption(row), {name: row.values.get(name) for name in names}
-        if check is not None:
-            try:
-                metadata["width"], metadata["height"] = check(content)
-            except ImageError as error:
-                raise UnusableSample(str(error)) from None
-        return IndexRow(key, locate(row), len(content), zlib.crc32(content), label, caption, metadata)
 
 
 def _inner(value: Any, path: list[str]) -> Any:

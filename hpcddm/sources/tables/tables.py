@@ -198,18 +198,13 @@ class Table:
 
     def _keyed(self, names: Sequence[str]) -> Iterator[tuple[str, TableRow]]:
         """Yield key and values of every row; raises `UserError` naming a row whose key is not a text."""
-        for file, number, (key, *values) in self._rows(names):
-            if not isinstance(key, str):
-                unit = self._format.unit
-                raise UserError(f"{file}: {unit} {number}: {self._key} {key!r:.60} is not a text, as keys must be")
-            yield key, TableRow(file, number, values)
-
-    def _rows(self, names: Sequence[str]) -> Iterator[TableRow]:
-        """Yield the rows of all files: key and values of some columns."""
         for file in self._files:
             with _readable(file):
-                for number, values in self._format.rows(file, [self._key, *names]):
-                    yield TableRow(file, number, values)
+                for number, (key, *values) in self._format.rows(file, [self._key, *names]):
+                    if not isinstance(key, str):
+                        place = f"{file}: {self._format.unit} {number}"
+                        raise UserError(f"{place}: {self._key} {key!r:.60} is not a text, as keys must be")
+                    yield key, TableRow(file, number, values)
 
 
 @contextmanager
@@ -281,18 +276,15 @@ def _json_objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
     with text_files.open_text(path, errors="strict") as file:
         for number, line in enumerate(file, 1):
             plain = line.strip().lstrip(text_files.BYTE_ORDER_MARK)
-            if plain:
-                yield number, _json_object(plain, number)
-
-
-def _json_object(line: str, number: int) -> dict[str, object]:
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise ValueError(f"line {number}: {error}") from None
-    if not isinstance(row, dict):
-        raise ValueError(f"line {number}: {row!r:.60} is not an object with column names")
-    return row
+            if not plain:
+                continue
+            try:
+                row = json.loads(plain)
+            except ValueError as error:
+                raise ValueError(f"line {number}: {error}") from None
+            if not isinstance(row, dict):
+                raise ValueError(f"line {number}: {row!r:.60} is not an object with column names")
+            yield number, row
 
 
 def _json_kinds(path: Path, names: Sequence[str]) -> Kinds:

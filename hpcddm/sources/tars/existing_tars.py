@@ -3,16 +3,14 @@
 import json
 import os
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from hpcddm.data.image_decoding import ImageError
 from hpcddm.data.tars.tar_headers import MAX_READ_BYTES, Kind, Member, TarHeaders
 from hpcddm.data.tars.tar_index import split_name
 from hpcddm.data.tars.tar_layout import IMAGES, TarLayout, ValueLocation
-from hpcddm.errors import UserError
 from hpcddm.files.junk import is_junk
 from hpcddm.files.text_files import decode, normalise
 from hpcddm.runs.passed_over import PassedOverItem, escape_name
@@ -38,6 +36,9 @@ from hpcddm.sources.tars.unused_members import (
     unknown_extension_reason,
 )
 
+APART = "its members are not next to each other in the tar"
+"""Reason why a sample is broken whose image is elsewhere in the tar."""
+
 
 @dataclass(frozen=True)
 class SourceTar(SourceFile):
@@ -49,8 +50,44 @@ class SourceTar(SourceFile):
     layout: TarLayout
 
     def index(self, check: PictureCheck | None = None, names: Collection[str] = ()) -> IndexedFile:
-        """Find the samples of the split as `index_existing_tar` does."""
-        return index_existing_tar(self.path, self.layout, self.prefix, check, names, self.is_of_split)
+        """Find the samples of a tar that another program has written; arguments and errors are those of the base.
+
+        names: entries of the JSON object that are kept. A sample is broken that has no image or two, a value that
+        cannot be read, or lacks one that others of the tar have; so is each picture that has no sample, for its
+        extension is none of the layout. Several samples may have one key. All other members are passed over; those
+        without a key belong to the split that their name does.
+        """
+        rows: list[IndexRow] = []
+        broken: list[tuple[str, str]] = []
+        strays: list[UnusedMember] = []
+        keys: set[str] = set()
+        passed_over: list[PassedOverItem] = []
+        entries = {"width", "height"} if check is not None else set[str]()
+        with TarHeaders(self.path, self.layout.require_end) as members:
+            for sample in _samples(members, self.layout, strays):
+                if not self.is_of_split(self.prefix + sample.key):
+                    continue
+                keys.add(sample.key)
+                key = escape_name(self.prefix + sample.key)
+                if not sample.images:
+                    reasons = [*map(unknown_extension_reason, sample.unnamed)] or [NO_IMAGE]
+                    broken += [(key, reason) for reason in reasons]
+                    continue
+                passed_over += [further_member_item(*picture) for picture in sample.unnamed]
+                try:
+                    row = _row(members, sample, self.layout, self.prefix, check)
+                    entries.update(row.metadata)
+                    rows.append(row._replace(metadata={name: row.metadata.get(name) for name in names}))
+                except (UnusableSample, ImageError) as reason:
+                    broken.append((key, str(reason)))
+            strays = [stray for stray in strays if self.is_of_split(self.prefix + (stray.key or stray.member.name))]
+            unknown = images_with_unknown_extension(members, strays, broken, self.prefix)
+            passed_over += [item_of(members, stray, keys, self.layout) for stray in strays]
+        elsewhere = {row.key for row in rows} | {key for key, reason in broken if reason != NO_IMAGE}
+        unknown |= dict.fromkeys(elsewhere, APART)
+        broken = [(key, unknown.get(key, reason) if reason == NO_IMAGE else reason) for key, reason in broken]
+        adopted = complete_index(self.path, rows, frozenset(entries), broken, is_read=check is not None)
+        return replace(adopted, passed_over=passed_over)
 
 
 class _Sample(NamedTuple):
@@ -66,135 +103,53 @@ class _Sample(NamedTuple):
     unnamed: list[tuple[str, str]]
 
 
-def index_existing_tar(
-    path: Path,
-    layout: TarLayout,
-    prefix: str = "",
-    check: PictureCheck | None = None,
-    names: Collection[str] = (),
-    is_wanted: Callable[[str], bool] = lambda key: True,
-) -> IndexedFile:
-    """Find the samples of a tar that another program has written.
-
-    prefix: text before the member's key in the key of a sample; check: called with every picture's file, returns
-    its width and height in pixels or raises `ImageError`; without it no picture is read; names: entries of the JSON
-    object that are kept, which takes more memory than all else; is_wanted: tells by the key of a sample whether it
-    counts, and its picture is read. A sample is broken that has no image or two, a value that cannot be read, or lacks
-    one that others of the tar have; so is each picture that has no sample, for its extension is none of the layout.
-    Several samples may have one key. All other members are passed over; those without a key belong to the split that
-    their name does.
-    Raises `UserError` naming a tar that is torn or compressed: nothing tells how many samples it has lost.
-    """
-    rows: list[IndexRow] = []
-    broken: list[tuple[str, str]] = []
-    strays: list[UnusedMember] = []
-    keys: set[str] = set()
-    passed_over: list[PassedOverItem] = []
-    entries = {"width", "height"} if check is not None else set[str]()
-    with open_tar(path) as file:
-        for sample in _samples(path, layout, strays):
-            if not is_wanted(prefix + sample.key):
-                continue
-            keys.add(sample.key)
-            key = escape_name(prefix + sample.key)
-            if not sample.images:
-                broken += [(key, reason) for reason in map(unknown_extension_reason, sample.unnamed)] or [
-                    (key, NO_IMAGE)
-                ]
-                continue
-            passed_over += [further_member_item(*picture) for picture in sample.unnamed]
-            try:
-                row = _row(file.fileno(), sample, layout, prefix, check)
-                entries.update(row.metadata)
-                rows.append(row._replace(metadata={name: row.metadata.get(name) for name in names}))
-            except UnusableSample as reason:
-                broken.append((key, str(reason)))
-        strays = [stray for stray in strays if is_wanted(prefix + (stray.key or stray.member.name))]
-        broken = _explain_missing_images(
-            rows, broken, images_with_unknown_extension(file.fileno(), strays, broken, prefix)
-        )
-        passed_over += [item_of(file.fileno(), stray, keys, layout) for stray in strays]
-    adopted = complete_index(path, rows, frozenset(entries), broken, is_read=check is not None)
-    return replace(adopted, passed_over=passed_over)
-
-
-def _explain_missing_images(
-    rows: list[IndexRow], broken: list[tuple[str, str]], unknown: dict[str, str]
-) -> list[tuple[str, str]]:
-    """Return the broken samples, with a more exact reason for those without an image.
-
-    unknown: as from `images_with_unknown_extension`.
-    """
-    if all(reason != NO_IMAGE for _, reason in broken):
-        return broken
-    elsewhere = {row.key for row in rows} | {key for key, reason in broken if reason != NO_IMAGE}
-    apart = "its members are not next to each other in the tar"
-
-    def reason_of(key: str, reason: str) -> str:
-        return reason if reason != NO_IMAGE else apart if key in elsewhere else unknown.get(key, NO_IMAGE)
-
-    return [(key, reason_of(key, reason)) for key, reason in broken]
-
-
-def _row(descriptor: int, sample: _Sample, layout: TarLayout, prefix: str, check: PictureCheck | None) -> IndexRow:
-    """Read a sample; raises `UnusableSample`."""
+def _row(members: TarHeaders, sample: _Sample, layout: TarLayout, prefix: str, check: PictureCheck | None) -> IndexRow:
+    """Read a sample; raises `UnusableSample`, or `ImageError` for a picture that cannot be used."""
     image = _only_image(sample)
     if sample.oversized:
         raise UnusableSample(f"its {sample.oversized[0]} has more than {MAX_READ_BYTES} bytes")
     label, caption = label_of(_value(sample, layout.label)), caption_of(_value(sample, layout.caption))
     metadata, checksum = _json(sample, layout.metadata), 0
     if check is not None:
-        content = os.pread(descriptor, image.size, image.offset)
+        content = members.content(image)
         checksum = zlib.crc32(content)
-        try:
-            metadata["width"], metadata["height"] = check(content)
-        except ImageError as error:
-            raise UnusableSample(str(error)) from None
+        metadata["width"], metadata["height"] = check(content)
     return IndexRow(prefix + sample.key, image.offset, image.size, checksum, label, caption, metadata)
 
 
-def open_tar(path: Path) -> BinaryIO:
-    """Open a tar for reading; raises `UserError` naming it."""
-    try:
-        return open(path, "rb")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-
-
-def _samples(path: Path, layout: TarLayout, strays: list[UnusedMember]) -> Iterator[_Sample]:
+def _samples(members: TarHeaders, layout: TarLayout, strays: list[UnusedMember]) -> Iterator[_Sample]:
     """Yield the samples of a tar: as for WebDataset, the members of one key that stand one behind the other.
 
     Where an extension comes again, so does the key, and another sample begins. strays: gets all other members but
     folders.
     """
     wanted, formats = layout.images | layout.extensions, {name.rpartition(".")[2] for name in layout.images}
-    with TarHeaders(path, layout.require_end) as members:
-        sample: _Sample | None = None
-        seen: set[str] = set()
-        for member in members:
-            key, extension = split_name(member.name)
-            is_bare = not key and _is_bare_image(members, member, layout)
-            key = member.name if is_bare else key
-            is_known = is_bare or extension in wanted or extension.rpartition(".")[2] in formats
-            if not is_known or member.kind not in (Kind.FILE, Kind.SPARSE) or is_junk(member.name):
-                if member.kind is not Kind.DIRECTORY:
-                    strays.append(UnusedMember(key, extension, member))
-                continue
-            if sample is None or key != sample.key or extension in seen:
-                if sample is not None:
-                    yield sample
-                sample, seen = _Sample(key, [], {}, [], []), set()
-            seen.add(extension)
-            if is_bare or extension in layout.images:
-                sample.images.append(member)
-            elif extension not in wanted:
-                sample.unnamed.append((member.name, extension))
-            elif member.size > MAX_READ_BYTES:
-                sample.oversized.append(extension)
-            else:
-                sample.contents[extension] = members.read(member)
-        if sample is not None:
-            yield sample
+    sample: _Sample | None = None
+    seen: set[str] = set()
+    for member in members:
+        key, extension = split_name(member.name)
+        is_bare = not key and _is_bare_image(members, member, layout)
+        key = member.name if is_bare else key
+        is_known = is_bare or extension in wanted or extension.rpartition(".")[2] in formats
+        if not is_known or member.kind not in (Kind.FILE, Kind.SPARSE) or is_junk(member.name):
+            if member.kind is not Kind.DIRECTORY:
+                strays.append(UnusedMember(key, extension, member))
+            continue
+        if sample is None or key != sample.key or extension in seen:
+            if sample is not None:
+                yield sample
+            sample, seen = _Sample(key, [], {}, [], []), set()
+        seen.add(extension)
+        if is_bare or extension in layout.images:
+            sample.images.append(member)
+        elif extension not in wanted:
+            sample.unnamed.append((member.name, extension))
+        elif member.size > MAX_READ_BYTES:
+            sample.oversized.append(extension)
+        else:
+            sample.contents[extension] = members.read(member)
+    if sample is not None:
+        yield sample
 
 
 def _is_bare_image(members: TarHeaders, member: Member, layout: TarLayout) -> bool:

@@ -1,35 +1,15 @@
 """Tars used in place that changed after the run indexed them."""
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
 
 from hpcddm.config import paths, variants
 from hpcddm.config.data import DataSettings
 from hpcddm.data.sample_file import size_and_mtime
 from hpcddm.files import checked_reads
+from hpcddm.files.foreign_json import ForeignJson
 from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.sources.base import SPLITS, InPlaceSource
-
-
-@dataclass(frozen=True)
-class StoredData:
-    """Types of the numbers of tars in a run's experiment."""
-
-    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
-
-    shards: int = 0
-    heldout_shards: int = 0
-
-
-@dataclass(frozen=True)
-class StoredExperiment:
-    """Types of what is read of a run's experiment."""
-
-    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
-
-    data: StoredData = field(default_factory=StoredData)
 
 
 def first_change(data: DataSettings, run: RunDir, before: str) -> str:
@@ -62,10 +42,9 @@ def _indexed(run: RunDir, content: str) -> tuple[dict[tuple[str | None, str], tu
     tars = [
         tar for shard in shards if shard.settings.get("data.content_hash") == content for tar in shard.results["tars"]
     ]
-    stored: StoredExperiment | None = checked_reads.read_json(
-        run.experiment, StoredExperiment, checked_reads.MANIFEST_BYTES
-    )
-    is_complete = len(tars) == (stored.data.shards + stored.data.heldout_shards if stored else 0)
+    values = checked_reads.read_mapping(run.experiment, max_bytes=checked_reads.MANIFEST_BYTES)
+    stored = ForeignJson(values or {}, run.experiment)
+    is_complete = len(tars) == stored.take("data.shards", int, 0) + stored.take("data.heldout_shards", int, 0)
     adopted = (tar for tar in tars if tar["changed"] is not None)
     stamps = {(tar.get("collection"), tar["file"]): (tar["size"], tar["changed"]) for tar in adopted}
     return stamps, is_complete

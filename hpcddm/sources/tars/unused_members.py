@@ -1,10 +1,9 @@
 """Members of a tar that belong to no sample, and the reason, by name or kind, for skipping each."""
 
-import os
 from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
-from hpcddm.data.tars.tar_headers import Kind, Member
+from hpcddm.data.tars.tar_headers import Kind, Member, TarHeaders
 from hpcddm.data.tars.tar_layout import TarLayout
 from hpcddm.files.junk import is_junk
 from hpcddm.runs.passed_over import JUNK, PassedOverItem, escape_name
@@ -31,7 +30,7 @@ class UnusedMember(NamedTuple):
     member: Member
 
 
-def item_of(descriptor: int, stray: UnusedMember, keys: Container[str], layout: TarLayout) -> PassedOverItem:
+def item_of(members: TarHeaders, stray: UnusedMember, keys: Container[str], layout: TarLayout) -> PassedOverItem:
     """Return the member with the reason for skipping it; keys: keys of all samples, also broken ones."""
     member, extension = stray.member, escape_name(stray.extension)[:MAX_EXTENSION_LENGTH]
     name = escape_name(member.name)
@@ -43,7 +42,7 @@ def item_of(descriptor: int, stray: UnusedMember, keys: Container[str], layout: 
         return PassedOverItem(name, OTHER_KINDS[member.kind], is_broken=is_lost and member.kind is not Kind.DEVICE)
     if stray.key in keys:
         return further_member_item(member.name, stray.extension)
-    head = os.pread(descriptor, min(member.size, HEAD_BYTES), member.offset)
+    head = members.head(member, HEAD_BYTES)
     if is_readable_image(head):
         other = f"pictures .{extension}, which data.source.image does not name"
         return PassedOverItem(
@@ -63,7 +62,7 @@ def further_member_item(name: str, extension: str) -> PassedOverItem:
 
 
 def images_with_unknown_extension(
-    descriptor: int, strays: Iterable[UnusedMember], broken: Sequence[tuple[str, str]], prefix: str
+    members: TarHeaders, strays: Iterable[UnusedMember], broken: Sequence[tuple[str, str]], prefix: str
 ) -> dict[str, str]:
     """Return, by key, the reason why a sample without an image lacks it, where its picture has an unknown extension."""
     lacking = {key for key, reason in broken if reason == NO_IMAGE}
@@ -71,7 +70,7 @@ def images_with_unknown_extension(
     return {
         escape_name(prefix + stray.key): unknown_extension_reason((stray.member.name, stray.extension))
         for stray in mine
-        if stray.member.kind is Kind.FILE and is_readable_image(os.pread(descriptor, HEAD_BYTES, stray.member.offset))
+        if stray.member.kind is Kind.FILE and is_readable_image(members.head(stray.member, HEAD_BYTES))
     }
 
 

@@ -38,7 +38,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     with run_samples.training_reader(experiment, unit, augmentations=data.augmentations) as reader:
         order, draws = run_samples.order_of(experiment, SEED, stream, len(reader)), RandomDraws(SEED, stream)
         inputs = PixelInputs(reader, augmentations.create_augmentations(data.augmentations, data.image_size))
-        batches = LatentBatches(reader, order, draws, data.x_shape, inputs)
+        batches = LatentBatches(reader, order, draws, data.x_shape, inputs=inputs)
         trained = train(Task(SEED, build, _loss, batches, pixels_to_values, flops_per_image=flops), training, unit)
     results = weights_files.training_costs(training, flops)
     if unit.ranks.rank == 0:

@@ -70,11 +70,9 @@ def _trained(experiment: Experiment, network: ClassifierSettings, unit: Unit) ->
     kind = RotatedBatches if experiment.data.num_classes is None else LabelledBatches
     to_model = build_classifier.pixels(experiment).to_model
     with run_samples.training_reader(experiment, unit) as reader:
-        order, drawn = (
-            run_samples.order_of(experiment, network.seed, stream, len(reader)),
-            RandomDraws(network.seed, stream),
-        )
-        batches = kind(reader, order, drawn, PixelInputs(reader, _augmentations(network, experiment.data.image_size)))
+        order = run_samples.order_of(experiment, network.seed, stream, len(reader))
+        inputs = PixelInputs(reader, _augmentations(network, experiment.data.image_size))
+        batches = kind(reader, order, RandomDraws(network.seed, stream), inputs=inputs)
         trained = train(Task(network.seed, build, _loss, batches, to_model, flops_per_image=flops), training, unit)
     return Result(trained.outputs, trained.results | {"images": training.images})
 

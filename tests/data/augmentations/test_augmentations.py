@@ -27,7 +27,8 @@ def settings(*values):
 
 
 def read(*values, indices=INDICES, reader=READER, side=SIDE):
-    batches = LabelledBatches(reader, ORDER, DRAWS, PixelInputs(reader, create_augmentations(settings(*values), side)))
+    inputs = PixelInputs(reader, create_augmentations(settings(*values), side))
+    batches = LabelledBatches(reader, ORDER, DRAWS, inputs=inputs)
     return batches.read(indices).x0.numpy()
 
 

@@ -127,7 +127,7 @@ def test_the_ranges_change_no_bit(folder, run, shards, monkeypatch):
 
 def batch(run, cached, size=64):
     settings, reader = run.settings.model_copy(update={"data": run.data(cached=cached)}), run.reader()
-    reader._clusters = SimpleNamespace(gather=lambda numbers: np.zeros(len(numbers)))
+    reader._clusters = lambda numbers: np.zeros(len(numbers))
     unit = SimpleNamespace(key=MONOLITH, input=run.run.output)
     read = noisy_batches(settings, unit, reader, PixelInputs(reader)).read(range(size))
     return read, read.to(CPU, create_space(settings.data).to_model)

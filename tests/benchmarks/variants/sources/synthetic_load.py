@@ -24,7 +24,7 @@ from hpcddm.runs.passed_over import PassedOverItem
 from hpcddm.sources import listing
 from hpcddm.sources.base import SPLITS, InPlaceSource
 from hpcddm.sources.source_files import IndexedFile, PictureCheck
-from hpcddm.sources.tars.existing_tars import SourceTar, index_existing_tar
+from hpcddm.sources.tars.existing_tars import SourceTar
 from hpcddm.sources.unindexed_split import UnindexedSplit
 
 FEWEST_WORDS, MOST_WORDS = 4, 16
@@ -57,7 +57,7 @@ class InventedTar(SourceTar):
 
     def index(self, check: PictureCheck | None = None, names: Collection[str] = ()) -> IndexedFile:
         """Invent the samples; nothing of their pictures is read but places and CRC-32, so nothing is checked."""
-        real = index_existing_tar(self.path, self.layout).index
+        real = SourceTar(self.path, "", lambda key: True, False, self.folder, None, self.layout).index().index
         require(real.keys != [], f"{self.path}: has no pictures; data.source.folder needs tars of real ones")
         rows = np.arange(self.samples) % len(real.keys)
         index = TarIndex(
