@@ -1,11 +1,11 @@
 """Command line: a table of verbs. Each verb is a file in `commands`, and is imported when it is called."""
 
-import importlib
 import sys
 
 import click
 
 from hpcddm import __version__
+from hpcddm.commands.verb_group import VerbGroup
 from hpcddm.errors import UserError, exit_codes
 from hpcddm.errors.printing import echo
 
@@ -42,25 +42,8 @@ Further:
 """
 
 
-class Group(click.Group):
-    """Verbs that are imported when they are called; errors that a user can fix are printed as one line."""
-
-    def list_commands(self, context: click.Context | None) -> list[str]:
-        """Return the names of the verbs, in the order of `VERBS`."""
-        return list(VERBS)
-
-    def get_command(self, context: click.Context | None, name: str) -> click.Command | None:
-        """Import a verb, which is the function of its module's name; None for another name."""
-        if name not in (*VERBS, *HIDDEN):
-            return None
-        own = name.replace("-", "_")
-        command: click.Command = getattr(importlib.import_module(f"hpcddm.commands.{own}"), own)
-        return command
-
-    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table of the verbs, for which none is imported."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+class Group(VerbGroup):
+    """All verbs; errors that a user can fix are printed as one line."""
 
     def invoke(self, context: click.Context) -> None:
         """Run a verb and exit with the code that it returns, or with that of its `UserError`."""
@@ -78,7 +61,14 @@ class Group(click.Group):
         sys.exit(code or exit_codes.DONE)
 
 
-@click.group(cls=Group, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Group,
+    modules="hpcddm.commands.",
+    verbs=VERBS,
+    hidden=HIDDEN,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__)
 def main() -> None:
     """Train decentralised diffusion models: K isolated experts, a router, one ensemble."""

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from hpcddm.commands.options import OVERRIDES, PATH
-from hpcddm.commands.terminal import plain_text, print_table
+from hpcddm.commands.terminal import make_table, print_table
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.config.models import LayoutSettings
@@ -161,14 +160,9 @@ def _save(tensors: dict[str, Any], description: dict[str, Any], output: Path) ->
 
 
 def _print(made: Any, description: dict[str, Any], output: Path) -> None:
-    table = Table(
-        title=f"{description['source']} ({description['layout']}), SHA-256 {description['source_sha256'][:12]}",
-        title_justify="left",
-    )
-    for name in ("tensor", "number", "verdict", "why"):
-        table.add_column(name, justify="right" if name == "number" else "left", no_wrap=name != "why")
-    for name, count, verdict, reason in made.table():
-        table.add_row(plain_text(name), str(count), verdict, plain_text(reason))
+    title = f"{description['source']} ({description['layout']}), SHA-256 {description['source_sha256'][:12]}"
+    table = make_table(("tensor", "number", "verdict", "why"), made.table(), ("tensor", "verdict", "why"), title)
+    table.columns[-1].no_wrap = False
     print_table(table)
     for note in description["notes"]:
         echo(f"note: {note}")

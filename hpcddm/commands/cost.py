@@ -13,7 +13,7 @@ from rich.table import Table
 
 from hpcddm.commands.job_costs import JobCost, list_job_costs, units_with_logs
 from hpcddm.commands.options import JSON, RUN
-from hpcddm.commands.terminal import plain_text, print_table, table_console
+from hpcddm.commands.terminal import WITHOUT_LINES, make_table, plain_text, print_table, table_console
 from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.jobs.attempt_records import read_records
@@ -110,19 +110,18 @@ def _source(spent: list[JobCost], why_not: str) -> str:
 def _table(spent: list[JobCost], what: str) -> Table:
     """Build the table of every attempt and the sum of each unit; of a sweep's settings the sums alone."""
     kinds = ["GPU", "CPU"] if any(job_cost.gpus for job_cost in spent) else ["CPU"]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     amounts = [word for kind in kinds for word in (f"{kind}s", f"{kind}-h", "wasted")]
-    for name in (what, "try", "job", "ended", "time", *amounts):
-        table.add_column(name, no_wrap=True, justify="left" if name in (what, "job", "ended") else "right")
+    rows: list[list[object]] = []
     for unit in dict.fromkeys(job_cost.unit for job_cost in spent):
         costs = [job_cost for job_cost in spent if job_cost.unit == unit]
         for job_cost in costs if what == "unit" else []:
             cells = [unit, str(job_cost.attempt or "-"), job_cost.job or "", job_cost.ending, _time([job_cost])]
-            table.add_row(*map(plain_text, [*cells, *_amounts([job_cost], kinds)]))
+            rows.append([*cells, *_amounts([job_cost], kinds)])
         if len(costs) > 1 or what != "unit":
             cells = [unit, "all", "", "", _time(costs), *_amounts(costs, kinds)]
-            table.add_row(*(plain_text(word, style="bold") for word in cells))
-    return table
+            rows.append([plain_text(word, style="bold") for word in cells])
+    columns = (what, "try", "job", "ended", "time", *amounts)
+    return make_table(columns, rows, (what, "job", "ended"), **WITHOUT_LINES)
 
 
 def _time(spent: list[JobCost]) -> str:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
 
 from hpcddm.commands.expert_costs import cost_line, expert_costs, override_lines
 from hpcddm.commands.options import EXPERIMENT, JSON, OVERRIDES, RUN_DIR, SITE
-from hpcddm.commands.terminal import print_table
+from hpcddm.commands.terminal import make_table, print_table
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError
@@ -298,20 +297,8 @@ def _total(rows: list[StageRow], needed: DiskSpace, run: RunDir) -> dict[str, An
 
 
 def _print(rows: list[StageRow], total: dict[str, Any], run: RunDir) -> None:
-    table = Table(title_justify="left")
-    for name in ("stage", "units", "nodes x ranks", "CPUs", "GPUs", "FLOPs", "a unit takes", "CPU-h", "GPU-h", "slots"):
-        table.add_column(name, justify="left" if name == "stage" else "right", no_wrap=True)
-    for name in ("kept", "at work", "files", "time from"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        cores = row.nodes * row.ranks_per_node * row.cpus_per_rank
-        table.add_row(
-            *(row.stage, str(row.units), f"{row.nodes} x {row.ranks_per_node}", str(cores)),
-            *(str(row.nodes * row.gpus_per_node), f"{row.flops:.2e}" if row.flops else "-", _duration(row.unit_hours)),
-            *(_hours(row.cpu_hours), _hours(row.gpu_hours), str(row.slots or "-")),
-            *(format_bytes(row.bytes_kept), format_bytes(row.bytes_working), f"{row.files:,}", row.time_source),
-        )
-    print_table(table)
+    cells = [_cells(row) for row in rows]
+    print_table(make_table(cells[0], (row.values() for row in cells), ["stage"]))
     echo(*LEGEND)
     incomplete = " without the stages of unknown time" if any(row.unit_hours is None for row in rows) else ""
     echo(
@@ -326,6 +313,26 @@ def _print(rows: list[StageRow], total: dict[str, Any], run: RunDir) -> None:
         f"storage   at most {format_bytes(total['bytes_still_needed'])} and {total['files_still_needed']:,} files still"
         f" to write in {run.root}, {format_bytes(total['bytes_free'])} and {free_files}"
     )
+
+
+def _cells(row: StageRow) -> dict[str, object]:
+    """Format a row by column."""
+    return {
+        "stage": row.stage,
+        "units": row.units,
+        "nodes x ranks": f"{row.nodes} x {row.ranks_per_node}",
+        "CPUs": row.nodes * row.ranks_per_node * row.cpus_per_rank,
+        "GPUs": row.nodes * row.gpus_per_node,
+        "FLOPs": f"{row.flops:.2e}" if row.flops else "-",
+        "a unit takes": _duration(row.unit_hours),
+        "CPU-h": _hours(row.cpu_hours),
+        "GPU-h": _hours(row.gpu_hours),
+        "slots": row.slots or "-",
+        "kept": format_bytes(row.bytes_kept),
+        "at work": format_bytes(row.bytes_working),
+        "files": f"{row.files:,}",
+        "time from": row.time_source,
+    }
 
 
 def _print_collection(images: "PlannedCollection") -> None:

@@ -15,7 +15,7 @@ from rich.text import Text
 from hpcddm.commands.options import JSON, RUN
 from hpcddm.commands.run_status import QueueAnswer, RunStatus, scan_run
 from hpcddm.commands.submit_messages import clusters_line, data_lines, metric_lines
-from hpcddm.commands.terminal import needed_columns, plain_text, table_console
+from hpcddm.commands.terminal import WITHOUT_LINES, make_table, needed_columns, plain_text, table_console
 from hpcddm.commands.unit_rows import UnitRow
 from hpcddm.config.class_names import are_numbers, describe_names
 from hpcddm.errors import ConfigError, exit_codes
@@ -219,13 +219,11 @@ def _table(rows: list[UnitRow], layout: TableLayout) -> Table:
     if len({row.cluster for row in rows}) < 2:
         named.discard("cluster")
     names = [name for name in COLUMNS if name in named and name not in layout.dropped]
-    built = Table(box=None, pad_edge=False, padding=(0, layout.gap, 0, 0), header_style="bold")
-    for name in names:
-        built.add_column(name, no_wrap=True, justify="left" if name in LEFT else "right")
-    for row, row_cells in zip(rows, cells, strict=True):
-        # Text, because paths and reasons may hold what reads as markup in a plain string.
-        built.add_row(*(plain_text(row_cells[name], style=_style(name, row)) for name in names))
-    return built
+    styled = (
+        [plain_text(row_cells[name], style=STYLES.get(row.state, "") if name == "state" else "") for name in names]
+        for row, row_cells in zip(rows, cells, strict=True)
+    )
+    return make_table(names, styled, LEFT, **{**WITHOUT_LINES, "padding": (0, layout.gap, 0, 0)})
 
 
 def _cells(row: UnitRow, is_short: bool) -> dict[str, str]:
@@ -264,10 +262,6 @@ def _short(count: int) -> str:
         if count >= unit:
             return f"{count / (1000 if name == 'k' else unit):.3g}{name}"
     return f"{count:,}"
-
-
-def _style(name: str, row: UnitRow) -> str:
-    return STYLES.get(row.state, "") if name == "state" else ""
 
 
 def remarks(rows: list[UnitRow]) -> list[Text]:

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import click
-from rich.table import Table
 
 from hpcddm.commands.options import PATH, RUN
 from hpcddm.commands.sites.site_key import SIGN, own_key
-from hpcddm.commands.terminal import print_table
+from hpcddm.commands.terminal import make_table, print_table
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import command
@@ -164,15 +163,14 @@ def _require_coordinator(
 
 
 def _print(contract: Contract, own: PublicKey, output: Path) -> None:
-    table = Table()
-    for name in ("site", "fingerprint", "valid until", "experts"):
-        table.add_column(name, no_wrap=True)
+    rows = []
     for name, site in contract.sites.items():
         key = ssh_keys.parse_text(site.key).fingerprint
         until = "revoked" if site.is_revoked else site.valid_until
         experts = [unit.removeprefix("train/") for unit in contract.units_of(name)]
         role = " (coordinator)" if name == contract.coordinator else ""
-        table.add_row(name + role, key, until, ", ".join(experts) or "-")
-    print_table(table)
+        rows.append((name + role, key, until, ", ".join(experts) or "-"))
+    columns = ("site", "fingerprint", "valid until", "experts")
+    print_table(make_table(columns, rows, left=columns))
     echo(f"contract {contract.id}, revision {contract.revision}, in {output}/")
     echo(f"send {output}/ to all sites, and tell them your fingerprint by another channel: {own.fingerprint}")

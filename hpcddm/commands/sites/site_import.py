@@ -16,7 +16,7 @@ from hpcddm.collaboration.bundle_checks import (
 from hpcddm.collaboration.bundle_import import import_bundle, remove_leftovers
 from hpcddm.collaboration.imported_experts import agreed_versions
 from hpcddm.commands.options import PATH, RUN
-from hpcddm.commands.terminal import plain_text, print_table
+from hpcddm.commands.terminal import WITHOUT_LINES, make_table, print_table
 from hpcddm.errors import ConfigError
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo, printable
@@ -112,11 +112,10 @@ def _table(signed: SignedBundle) -> Table:
         "computed here": f"{entry.images:,} images, {entry.images * entry.flops_per_image:.3g} training FLOPs",
         f"word of {bundle.site}": _word(signed),
     }
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("checked", "result"):
-        table.add_column(name)
-    for name, text in rows.items():
-        table.add_row(plain_text(name), plain_text(text))
+    columns = ("checked", "result")
+    table = make_table(columns, rows.items(), left=columns, **WITHOUT_LINES)
+    for column in table.columns:
+        column.no_wrap = False
     return table
 
 

@@ -1,0 +1,41 @@
+"""Groups of verbs, each of which is a module that is imported when the verb is called."""
+
+import importlib
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import click
+
+
+class VerbGroup(click.Group):
+    """Verbs that are imported when they are called.
+
+    Args:
+        modules: Beginning of the names of their modules. Each verb is the function of its module's name.
+        verbs: The first line of each verb's help, by its name, in the order of the table.
+        hidden: Names of verbs that are not in the table.
+        attributes: Attributes of a `click.Group`.
+    """
+
+    def __init__(
+        self, *, modules: str, verbs: Mapping[str, str], hidden: Collection[str] = (), **attributes: Any
+    ) -> None:
+        super().__init__(**attributes)
+        self._modules, self._verbs, self._hidden = modules, verbs, hidden
+
+    def list_commands(self, context: click.Context | None) -> list[str]:
+        """Return the names of the verbs, in the order of the table."""
+        return list(self._verbs)
+
+    def get_command(self, context: click.Context | None, name: str) -> click.Command | None:
+        """Import a verb; None for another name."""
+        if name not in (*self._verbs, *self._hidden):
+            return None
+        module = f"{self._modules}{name.replace('-', '_')}"
+        command: click.Command = getattr(importlib.import_module(module), module.rpartition(".")[2])
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table of the verbs, for which none is imported."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._verbs.items()))
