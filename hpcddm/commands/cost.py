@@ -3,7 +3,6 @@
 import json
 import time
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -137,14 +136,12 @@ def _amounts(spent: list[JobCost], kinds: list[str]) -> list[str]:
     return cells
 
 
-def _totals(spent: Iterable[JobCost]) -> dict[str, float]:
-    spent = list(spent)
-    return {
-        "gpu_hours": sum(job_cost.gpu_hours for job_cost in spent),
-        "wasted_gpu_hours": sum(job_cost.gpu_hours * job_cost.wasted for job_cost in spent),
-        "cpu_hours": sum(job_cost.cpu_hours for job_cost in spent),
-        "wasted_cpu_hours": sum(job_cost.cpu_hours * job_cost.wasted for job_cost in spent),
-    }
+def _totals(spent: list[JobCost]) -> dict[str, float]:
+    totals = {}
+    for key in ("gpu_hours", "cpu_hours"):
+        totals[key] = sum(getattr(cost, key) for cost in spent)
+        totals[f"wasted_{key}"] = sum(getattr(cost, key) * cost.wasted for cost in spent)
+    return totals
 
 
 def _total_line(spent: list[JobCost]) -> str:
@@ -174,9 +171,6 @@ def _hours(hours: float) -> str:
 
 
 def _as_json(root: Path, source: str, spent: list[JobCost]) -> dict[str, Any]:
-    rows = []
-    for job_cost in spent:
-        row = asdict(job_cost) | {"cpu_hours": job_cost.cpu_hours, "gpu_hours": job_cost.gpu_hours}
-        rows.append(row)
+    rows = [asdict(cost) | {"cpu_hours": cost.cpu_hours, "gpu_hours": cost.gpu_hours} for cost in spent]
     totals = _totals(spent) | {"is_estimate": any(job_cost.is_estimate for job_cost in spent)}
     return {"run": str(root), "source": source, "total": totals, "attempts": rows}

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,9 +33,9 @@ from hpcddm.runs.unit_keys import MONOLITH
 from hpcddm.runs.unit_training import images_per_step
 
 if TYPE_CHECKING:
+    from hpcddm.commands.planning.costs import UnitCosts
     from hpcddm.commands.planning.planned_collection import PlannedCollection
     from hpcddm.commands.planning.timing import CostEstimate
-    from hpcddm.commands.planning.training_memory import RankMemory
 
 SHARD = "shard"
 """Stage that indexes the images."""
@@ -137,22 +137,35 @@ def print_plan(
     else:
         experiment, counts = _assumed(experiment, assume)
     units = [unit for unit in plan_units(experiment) if unit.site in (None, site.name)]
-    rows, images, estimates = _rows(units, experiment, site, run, counts, speed)
+    # Torch takes its seconds to import, and no other verb of the login node waits for it.
+    from hpcddm.commands.planning.costs import UnitCosts
+    from hpcddm.commands.planning.training_memory import memory_line, predict_for_units
+
+    costs = UnitCosts(experiment, counts)
+    rows, images, estimates = _rows(units, costs, counts, site, run, speed)
     experts = expert_costs(experiment, run, site, estimates) if assume is None else []
     missing = [unit for unit in units if manifest.read_if_usable(run.unit(unit.key)) is None]
     idle = gpu_remarks(site, [unit.key for unit in units], experiment)
-    numbers, in_memory = override_lines(experiment), _memory(units, experiment, site, counts)
+    numbers, in_memory = override_lines(experiment), predict_for_units([unit.key for unit in units], costs, site)
     warning = few_images_warning(experiment)
     left_out = disk_estimates.count_passed_over(experiment, run) if assume is None else {}
     total = _total(rows, disk_estimates.still_needed(missing, experiment, site, run, counts), run)
     if as_json:
-        content = {"experiment": experiment.name, "site": site.name, "stages": [asdict(row) for row in rows]}
-        totals: dict[str, Any] = {"collection": asdict(images), "total": total, "gpu_remarks": idle}
-        totals |= {"experts": [asdict(cost) for cost in experts], "own_numbers": numbers, "few_images": warning}
-        totals["passed_over"] = left_out
-        totals["memory"] = [asdict(own) for own in in_memory]
+        content = {
+            "experiment": experiment.name,
+            "site": site.name,
+            "stages": [asdict(row) for row in rows],
+            "collection": asdict(images),
+            "total": total,
+            "gpu_remarks": idle,
+            "experts": [asdict(cost) for cost in experts],
+            "own_numbers": numbers,
+            "few_images": warning,
+            "passed_over": left_out,
+            "memory": [asdict(own) for own in in_memory],
+        }
         # Not by `echo`, which cuts long lines.
-        print(json.dumps(content | totals, indent=1))
+        print(json.dumps(content, indent=1))
         return
     echo(f"{experiment.name} at {site.name}: {len(units)} units, {len(units) - len(missing)} of them complete")
     _print(rows, total, run)
@@ -168,7 +181,8 @@ def print_plan(
         echo(f"warning   {warning}")
     for text in idle:
         echo(f"GPUs      {text}")
-    _print_memory(in_memory)
+    for own in in_memory:
+        echo(f"memory    {memory_line(own)}")
 
 
 def _assumed(experiment: Experiment, text: str) -> tuple[Experiment, dict[str, int]]:
@@ -191,18 +205,17 @@ def _assumed(experiment: Experiment, text: str) -> tuple[Experiment, dict[str, i
 
 def _rows(
     units: list[PlannedUnit],
-    experiment: Experiment,
+    costs: "UnitCosts",
+    counts: dict[str, int],
     site: Site,
     run: RunDir,
-    counts: dict[str, int],
     speed: float | None,
 ) -> tuple[list[StageRow], "PlannedCollection", dict[str, "CostEstimate"]]:
-    # Torch takes its seconds to import, and no other verb of the login node waits for it.
     from hpcddm.commands.planning.benchmark import Benchmark
-    from hpcddm.commands.planning.costs import UnitCosts
     from hpcddm.commands.planning.planned_collection import plan_collection
     from hpcddm.commands.planning.timing import TimeEstimator
 
+    experiment = costs.experiment
     groups: dict[tuple[str, Resources], list[PlannedUnit]] = {}
     for unit in units:
         name = unit.key if unit.key == MONOLITH or unit.key in STAGES[unit.stage].other_kinds else unit.stage
@@ -210,7 +223,7 @@ def _rows(
     rows: list[StageRow] = []
     by_key: dict[str, CostEstimate] = {}
     with Benchmark(experiment) as benchmark:
-        clock = TimeEstimator(UnitCosts(experiment, counts), benchmark, run, site.scheduler == "local", speed)
+        clock = TimeEstimator(costs, benchmark, run, site.scheduler == "local", speed)
         for (name, resources), group in groups.items():
             siblings = [unit.key for unit in units if kind_of(unit.key) is kind_of(group[0].key)]
             estimates = [clock.estimate(unit.key, siblings, resources) for unit in group]
@@ -224,20 +237,6 @@ def _rows(
         index = next(row for row in rows if row.stage == SHARD)
         tars = plan_collection(experiment, counts, site, benchmark, (index.units, index.unit_hours), index.bytes_kept)
     return rows, tars, by_key
-
-
-def _memory(units: list[PlannedUnit], experiment: Experiment, site: Site, counts: dict[str, int]) -> "list[RankMemory]":
-    from hpcddm.commands.planning.costs import UnitCosts
-    from hpcddm.commands.planning.training_memory import predict_for_units
-
-    return predict_for_units([unit.key for unit in units], UnitCosts(experiment, counts), site)
-
-
-def _print_memory(in_memory: "list[RankMemory]") -> None:
-    from hpcddm.commands.planning.training_memory import memory_line
-
-    for own in in_memory:
-        echo(f"memory    {memory_line(own)}")
 
 
 def _slots(seconds: float | None, resources: Resources, site: Site) -> int | None:
@@ -256,10 +255,8 @@ def _slots(seconds: float | None, resources: Resources, site: Site) -> int | Non
 def _row(
     name: str, resources: Resources, estimates: Sequence[Any], slots: Sequence[int | None], need: DiskSpace
 ) -> StageRow:
-    seconds = _unless_unknown([estimate.seconds for estimate in estimates])
-    flops = _unless_unknown([estimate.flops for estimate in estimates])
-    hours = None if seconds is None else sum(seconds) / 3600
-    known_slots = _unless_unknown(slots)
+    of_each = [None if estimate.seconds is None else estimate.seconds / 3600 for estimate in estimates]
+    hours = _together(sum, of_each)
     return StageRow(
         stage=name,
         units=len(estimates),
@@ -267,11 +264,11 @@ def _row(
         ranks_per_node=resources.ranks_per_node,
         cpus_per_rank=resources.cpus_per_rank,
         gpus_per_node=resources.gpus_per_node,
-        flops=None if flops is None else sum(flops),
-        unit_hours=None if seconds is None else max(seconds) / 3600,
+        flops=_together(sum, [estimate.flops for estimate in estimates]),
+        unit_hours=_together(max, of_each),
         cpu_hours=None if hours is None else hours * resources.ranks * resources.cpus_per_rank,
         gpu_hours=None if hours is None else hours * resources.nodes * resources.gpus_per_node,
-        slots=None if known_slots is None else max(known_slots),
+        slots=_together(max, slots),
         bytes_kept=need.kept,
         bytes_working=need.working,
         files=need.files,
@@ -280,8 +277,9 @@ def _row(
     )
 
 
-def _unless_unknown(values: Sequence[Any]) -> Sequence[Any] | None:
-    return None if any(value is None for value in values) else values
+def _together(combine: Callable[[Any], Any], values: Sequence[Any]) -> Any:
+    """Combine values; None if one of them is unknown."""
+    return None if None in values else combine(values)
 
 
 def _total(rows: list[StageRow], needed: DiskSpace, run: RunDir) -> dict[str, Any]:
