@@ -12,7 +12,8 @@ from hpcddm.commands.submit import (
     PATIENCE_SECONDS,
     follow_stored_template,
     is_cancelled,
-    render_scripts,
+    run_items,
+    show_scripts,
     submit_arrays,
 )
 from hpcddm.commands.submit_messages import announce_code, require_no_refusal
@@ -151,13 +152,16 @@ def submit_settings(
         # Another one may have been at work between the first look and the lock.
         scan = scan_sweep(definition, sweep_runs, home, launcher, requested=asked)
         if dry_run:
-            return _dry_run(scan, home, launcher)
+            echo(_counts(scan))
+            items = [*scan.items, _table_item(scan, home)] if isinstance(launcher, QueueLauncher) else scan.items
+            show_scripts(items, home, launcher, scan.active)
+            return 0
         if not scan.items:
             return _show(scan, home)
         if rest is None:
             store_command(sweep_command(name, site_name, live, only), home)
         _store(scan, home, launcher)
-        _announce(scan, home, launcher.site)
+        echo(f"sweep {home.root}   site {launcher.site.name}   {_counts(scan)}")
         announce_code(launcher)
         if isinstance(launcher, QueueLauncher):
             return _queue(definition, scan, home, launcher, rest)
@@ -260,25 +264,10 @@ def _table_item(scan: SweepScan, home: RunDir) -> ArrayItem:
     )
 
 
-def _dry_run(scan: SweepScan, home: RunDir, launcher: Launcher) -> int:
-    echo(_counts(scan))
-    if not isinstance(launcher, QueueLauncher):
-        echo("would run here: " + " ".join(item.name for item in scan.items))
-    else:
-        render_scripts([*scan.items, _table_item(scan, home)], home, launcher, scan.active)
-    return 0
-
-
 def _run_here(
     definition: Sweep, scan: SweepScan, home: RunDir, launcher: DirectLauncher, asked: Collection[str] | None
 ) -> int:
-    from hpcddm.launch.local.driver import EmbeddedDriver
-
-    failed = EmbeddedDriver(scan.items, home, launcher, len(scan.complete), scan.absent).drive()
-    for name, reason in failed.items():
-        label, _, key = name.partition("/")
-        echo(step("hpcddm", "logs", home.root / label, key, reason=f"error: {name}: {reason}"), err=True)
-        call_hook(launcher.site, home, HookEvent.STOPPED, name, reason)
+    run_items(scan.items, home, launcher, len(scan.complete), scan.absent)
     after = scan_sweep(definition, scan.sweep_runs, home, launcher, requested=asked)
     if after.items:
         echo(resubmit_step(home, "after fixing that"), err=True)
@@ -286,10 +275,6 @@ def _run_here(
         call_hook(launcher.site, home, HookEvent.COMPLETE, TABLE)
     _show(after, home)
     return 1 if after.items else 0
-
-
-def _announce(scan: SweepScan, home: RunDir, site: Site) -> None:
-    echo(f"sweep {home.root}   site {site.name}   {_counts(scan)}")
 
 
 def _counts(scan: SweepScan) -> str:
