@@ -111,15 +111,19 @@ def _data_of(experiment: Experiment, cache: Path | None) -> list[Callable[[], ob
 def _weights_of(experiment: Experiment | None, cache: Path | None) -> list[Callable[[], object]]:
     """List what fetches and proves the weights of an experiment; None for those of all variants."""
     if experiment is None:
-        names = [(package, name) for package in VARIANT_PACKAGES for name in variants.list_variants(package)]
-        files = [file for package, name in names for file in variants.settings_class(package, name).pretrained]
-        return [partial(_fetch_weights, file, cache) for file in dict.fromkeys(files)]
+        return [partial(_fetch_weights, file, cache) for file in _of_all_variants()]
     used = variants_of(experiment)
     files = [file for _, variant in used for file in variant.pretrained]
     return [
         *(partial(_fetch_weights, file, cache) for file in dict.fromkeys(files)),
         *(partial(prefetch_hub.verify_or_fetch, key, own) for key, own in used if isinstance(own, SettingsWithWeights)),
     ]
+
+
+def _of_all_variants() -> list[PretrainedFile]:
+    names = [(package, name) for package in VARIANT_PACKAGES for name in variants.list_variants(package)]
+    files = [file for package, name in names for file in variants.settings_class(package, name).pretrained]
+    return list(dict.fromkeys(files))
 
 
 def _fetch_weights(file: PretrainedFile, cache: Path | None) -> None:

@@ -198,7 +198,8 @@ def _fill_experts(values: Values, num_experts: int, data: DataSettings | None, s
     experts = _inside(values, "experts")
     sizes = _sizes(data)
     model = _fill_model(experts, DenoiserModelSettings, "dit", sizes.expert, data)
-    rate = RATE_TIMES_WIDTH / _number(model.get("width"), _named_width(model))
+    named_width = TransformerSettings.sizes.get(str(model.get("size")), SIZES[0].expert)[0]
+    rate = RATE_TIMES_WIDTH / _number(model.get("width"), named_width)
     _fill_training(experts, EXPERT_IMAGES * num_experts, sizes.batch * num_experts, float(f"{rate:.2g}"), shares)
 
 
@@ -209,7 +210,8 @@ def _fill_router(values: Values, num_experts: int, data: DataSettings | None, sh
     if variants.resolve_schema(RouterModelSettings, model).trained:
         training = _inside(_inside(dict(values), "experts"), "training")
         images = _number(training.get("images"), EXPERT_IMAGES * num_experts)
-        _fill_training(router, _whole(-(-images // shares.router)), SMALL_BATCH, SMALL_RATE, shares)
+        batches = -(-images // (shares.router * SMALL_BATCH))
+        _fill_training(router, batches * SMALL_BATCH, SMALL_BATCH, SMALL_RATE, shares)
 
 
 def _fill_model(
@@ -286,17 +288,9 @@ def _sizes(data: DataSettings | None) -> ModelSizes:
     return next(sizes for sizes in SIZES if (data.image_size if data else 32) <= sizes.most)
 
 
-def _named_width(model: Values) -> int:
-    return TransformerSettings.sizes.get(str(model.get("size")), SIZES[0].expert)[0]
-
-
 def _number(value: Any, otherwise: int) -> int:
     """Return a positive whole number of the values, or another where there is none."""
     return int(value) if isinstance(value, int | float) and value >= 1 and value == int(value) else otherwise
-
-
-def _whole(images: int) -> int:
-    return -(-images // SMALL_BATCH) * SMALL_BATCH
 
 
 def _divisors(number: int) -> list[int]:

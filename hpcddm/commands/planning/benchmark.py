@@ -64,10 +64,11 @@ class Benchmark:
             answer: dict[str, float | str] = json.loads(reply)
             return answer.get("error") or answer["seconds"]
         self._child = None
+        child.communicate()
         self._errors.seek(0)
         errors = self._errors.read().splitlines()
-        code, reason = child.wait(), errors[-1] if errors else "no reason given"
-        return f"no measurement here, exit code {code}: {reason}"
+        reason = errors[-1] if errors else "no reason given"
+        return f"no measurement here, exit code {child.returncode}: {reason}"
 
     def _started(self) -> "subprocess.Popen[str]":
         """Start the process that measures, with a line per request and per reply; it reads the experiment first."""

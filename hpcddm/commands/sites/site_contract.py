@@ -77,24 +77,18 @@ def site_contract(
         said = before.data if before else None
         license = license or (said.license if said else NOT_STATED)
         terms = terms or (said.terms if said else NOT_STATED)
-        written = _write(run, experiment, (license, terms, keys, revoke), before, previous, path, output)
+        # torch takes seconds to import, and only this verb of the group needs the networks.
+        from hpcddm.collaboration.contract_making import Terms, make_contract
+
+        draft = make_contract(run, experiment, Terms(license, terms, keys, revoke), before, previous)
+        written = _write(run, experiment, draft, path, output)
     _print(written, own, output)
 
 
-def _write(
-    run: RunDir,
-    experiment: Experiment,
-    terms: tuple[str, str, dict[str, PublicKey], tuple[str, ...]],
-    before: Contract | None,
-    previous: str | None,
-    key: Path,
-    output: Path,
-) -> Contract:
-    """Make the next revision, and put it into the run, then to where it is sent from."""
-    # torch takes seconds to import, and only this verb of the group needs the networks.
-    from hpcddm.collaboration.contract_making import Terms, make_contract, write_partition, write_probe
+def _write(run: RunDir, experiment: Experiment, draft: Contract, key: Path, output: Path) -> Contract:
+    """Put the next revision into the run, then to where it is sent from."""
+    from hpcddm.collaboration.contract_making import write_partition, write_probe
 
-    draft = make_contract(run, experiment, Terms(*terms), before, previous)
     with tempfile.TemporaryDirectory() as scratch:
         files = {name: Path(scratch) / name for name in (PARTITION, PROBE)}
         write_partition(run, files[PARTITION])
