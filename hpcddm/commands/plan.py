@@ -260,10 +260,7 @@ def _row(
     return StageRow(
         stage=name,
         units=len(estimates),
-        nodes=resources.nodes,
-        ranks_per_node=resources.ranks_per_node,
-        cpus_per_rank=resources.cpus_per_rank,
-        gpus_per_node=resources.gpus_per_node,
+        **resources.model_dump(include={"nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_node"}),
         flops=_together(sum, [estimate.flops for estimate in estimates]),
         unit_hours=_together(max, of_each),
         cpu_hours=None if hours is None else hours * resources.ranks * resources.cpus_per_rank,

@@ -17,8 +17,7 @@ import click
 
 from hpcddm.commands import prefetch_hub
 from hpcddm.commands.options import OVERRIDES, PATH
-from hpcddm.commands.prefetch_data import fetch_download
-from hpcddm.commands.prefetch_idx import fetch_idx
+from hpcddm.commands.prefetch_data import fetch_download, fetch_idx, is_needed
 from hpcddm.config import paths, pretrained, variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.package_data import find_yaml
@@ -128,14 +127,10 @@ def _of_all_variants() -> list[PretrainedFile]:
 
 def _fetch_weights(file: PretrainedFile, cache: Path | None) -> None:
     path = pretrained.cached_file(file, cache)
-    wrong = pretrained.defect(file, path)
-    if wrong is None:
-        echo(f"present  {path}  SHA-256 {file.sha256[:12]} proven")
-        return
-    if wrong != "missing":
-        echo(f"{path} is {wrong}; fetching it again")
-    fetch(file, path)
-    echo(f"fetched  {path}  {file.size / 1e6:.1f} MB, SHA-256 {file.sha256[:12]} proven")
+    proof = f"SHA-256 {file.sha256[:12]} proven"
+    if is_needed(path, pretrained.defect(file, path), proof):
+        fetch(file, path)
+        echo(f"fetched  {path}  {file.size / 1e6:.1f} MB, {proof}")
 
 
 def fetch(file: PretrainedFile, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -222,10 +223,9 @@ def _store(scan: SweepScan, home: RunDir, launcher: Launcher) -> None:
 
 def _stored(run: RunDir) -> dict[str, Any] | None:
     """Read the experiment that a setting's run has stored; None where there is none, or it is damaged."""
-    try:
+    with suppress(Unreadable):
         return checked_reads.read_mapping(run.experiment, max_bytes=checked_reads.MANIFEST_BYTES)
-    except Unreadable:
-        return None
+    return None
 
 
 def _queue(

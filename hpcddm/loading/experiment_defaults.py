@@ -7,6 +7,7 @@ default does.
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,12 +120,10 @@ def _fill_data(values: Values) -> ImageCounts | None:
     if not isinstance(values.get("data"), dict):
         return None
     data = _inside(values, "data")
-    sources = data.get("source")
-    for number, source in enumerate(sources if isinstance(sources, list) else [sources]):
-        if isinstance(source, dict) and _lacks_heldout(source):
-            filled = source | {"heldout": {"share": HELDOUT_SHARE}}
-            before = data["source"]
-            data["source"] = [*before[:number], filled, *before[number + 1 :]] if isinstance(before, list) else filled
+    if isinstance(source := data.get("source"), list):
+        data["source"] = [_with_heldout(one) for one in source]
+    elif source is not None:
+        data["source"] = _with_heldout(source)
     images = _images(values)
     if "num_classes" not in data and _may_have_classes(data) and images and images.are_classes_sampled:
         data["num_classes"] = images.classes
@@ -140,17 +139,17 @@ def _may_have_classes(data: Values) -> bool:
     return usual | _inside(dict(data), "condition") == usual
 
 
-def _lacks_heldout(source: Values) -> bool:
-    """Tell if nothing says which images of a source are held out, neither a key nor its files."""
-    if source.get("heldout") is not None:
-        return False
+def _with_heldout(source: Any) -> Any:
+    """Add a share of held-out images to a source where neither a key nor its files say which they are."""
+    if not isinstance(source, dict) or source.get("heldout") is not None:
+        return source
     from hpcddm.sources.base import Source
 
-    try:
-        return not variants.create(Source, SourceSettings.model_validate(source)).has_heldout()
-    except (ValueError, UserError):
-        # Wrong settings and folders are named later.
-        return False
+    # Wrong settings and folders are named later.
+    with suppress(ValueError, UserError):
+        if not variants.create(Source, SourceSettings.model_validate(source)).has_heldout():
+            return source | {"heldout": {"share": HELDOUT_SHARE}}
+    return source
 
 
 def _images(values: Values) -> ImageCounts | None:
