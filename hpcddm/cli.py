@@ -9,27 +9,11 @@ from hpcddm.commands.verb_group import VerbGroup
 from hpcddm.errors import UserError, exit_codes
 from hpcddm.errors.printing import echo
 
-VERBS = {
-    "submit": "Submit the missing units of EXPERIMENT, or run them here.",
-    "status": "Show the state of every unit of RUN, and the next command.",
-    "wait": "Wait until RUN is complete, or needs the user.",
-    "logs": "Print the log of a unit of RUN.",
-    "retry": "Submit failed units of RUN again.",
-    "cancel": "Cancel the jobs of RUN, of some of its units, or of whole stages.",
-    "cost": "Count the GPU-hours and CPU-hours of RUN.",
-    "clean": "Remove files that RUN no longer needs.",
-    "sample": "Draw images with the trained networks of RUN into one PNG.",
-    "export": "Write a denoiser of RUN as a folder that stock diffusers loads.",
-    "concepts": "Test which frequency of a concept determines its image quality.",
-    "sweep": "Submit all settings of SWEEP, and compare them.",
-    "data": "Say what FOLDER is, and print the experiment that reads it.",
-    "plan": "Estimate the costs of EXPERIMENT at a site.",
-    "prefetch": "Fetch pretrained weights, images and words, on a node with network.",
-    "convert": "Convert the weights in SOURCE to initial weights.",
-    "site": "Draft the file of a site, and sign what it sends to others.",
-    "selftest": "Check a site with a few jobs of some seconds.",
-    "run-unit": "Run one unit of RUN here, without any scheduler.",
-}
+VERBS = (
+    *("submit", "status", "wait", "logs", "retry", "cancel", "cost", "clean"),
+    *("sample", "export", "concepts", "sweep"),
+    *("data", "plan", "prefetch", "convert", "site", "selftest", "run-unit"),
+)
 HIDDEN = ("continue-submission",)
 EPILOG = """\b
 Two commands do everything:

@@ -4,14 +4,7 @@ import click
 
 from hpcddm.commands.verb_group import VerbGroup
 
-VERBS = {
-    "init": "Draft the file of a new site.",
-    "key": "Make or show the key of this site.",
-    "contract": "Write what all sites of a collaboration agree on.",
-    "bundle": "Pack and sign an expert of RUN for the other sites.",
-    "import": "Take an expert that another site has signed into RUN.",
-    "verify": "Say who signed what another site has sent, and whether it is whole.",
-}
+VERBS = ("init", "key", "contract", "bundle", "import", "verify")
 
 
 @click.group(cls=VerbGroup, modules="hpcddm.commands.sites.site_", verbs=VERBS)

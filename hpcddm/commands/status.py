@@ -171,10 +171,6 @@ LAYOUTS: tuple[tuple[int, bool, int], ...] = (
     *((1, True, groups) for groups in range(len(DROPPED) + 1)),
 )
 """Layouts in the order of preference: gap, whether counts are as 12.3k and 1.23M, and number of dropped groups."""
-COLUMNS = (
-    *("unit", "state", "try", "cluster", "node", "images", "step", "loss"),
-    *("img/s", "wait", "TFLOP/s", "GiB", "left", "saved", "by"),
-)
 LEFT = ("unit", "state", "cluster", "node", "by")
 
 
@@ -193,7 +189,7 @@ def _table(rows: list[UnitRow], gap: int, is_short: bool, dropped_groups: int) -
     if len({row.cluster for row in rows}) < 2:
         named.discard("cluster")
     named -= {name for group in DROPPED[:dropped_groups] for name in group}
-    names = [name for name in COLUMNS if name in named]
+    names = [name for name in (cells[0] if cells else ("unit", "state")) if name in named]
     styled = (
         [plain_text(row_cells[name], style=STYLES.get(row.state, "") if name == "state" else "") for name in names]
         for row, row_cells in zip(rows, cells, strict=True)

@@ -1,7 +1,10 @@
 """Groups of verbs, each of which is a module that is imported when the verb is called."""
 
+import ast
 import importlib
-from collections.abc import Collection, Mapping
+import importlib.util
+from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,14 +15,12 @@ class VerbGroup(click.Group):
 
     Args:
         modules: Beginning of the names of their modules. Each verb is the function of its module's name.
-        verbs: The first line of each verb's help, by its name, in the order of the table.
+        verbs: Their names, in the order of the table.
         hidden: Names of verbs that are not in the table.
         attributes: Attributes of a `click.Group`.
     """
 
-    def __init__(
-        self, *, modules: str, verbs: Mapping[str, str], hidden: Collection[str] = (), **attributes: Any
-    ) -> None:
+    def __init__(self, *, modules: str, verbs: Sequence[str], hidden: Collection[str] = (), **attributes: Any) -> None:
         super().__init__(**attributes)
         self._modules, self._verbs, self._hidden = modules, verbs, hidden
 
@@ -31,11 +32,23 @@ class VerbGroup(click.Group):
         """Import a verb; None for another name."""
         if name not in (*self._verbs, *self._hidden):
             return None
-        module = f"{self._modules}{name.replace('-', '_')}"
+        module = self._module_of(name)
         command: click.Command = getattr(importlib.import_module(module), module.rpartition(".")[2])
         return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table of the verbs, for which none is imported."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(self._verbs.items()))
+            formatter.write_dl([(name, self._summary_of(name)) for name in self._verbs])
+
+    def _module_of(self, name: str) -> str:
+        return f"{self._modules}{name.replace('-', '_')}"
+
+    def _summary_of(self, name: str) -> str:
+        """Read the first line of a verb's help from its file."""
+        module = self._module_of(name)
+        spec = importlib.util.find_spec(module)
+        assert spec and spec.origin, f"{module} is a file of this package"
+        code = ast.parse(Path(spec.origin).read_text()).body
+        functions = {node.name: node for node in code if isinstance(node, ast.FunctionDef)}
+        return (ast.get_docstring(functions[module.rpartition(".")[2]]) or "").partition("\n")[0]
