@@ -9,9 +9,8 @@ import click
 from hpcddm.commands.options import OVERRIDES, PATH
 from hpcddm.commands.terminal import make_table, print_table
 from hpcddm.config import variants
-from hpcddm.config.experiment import Experiment, ExpertConfig
+from hpcddm.config.experiment import ExpertConfig
 from hpcddm.config.models import LayoutSettings
-from hpcddm.config.training import Expert
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import echo
 from hpcddm.files import atomic
@@ -59,7 +58,10 @@ def convert(
     """
     _check_options(layout, output)
     experiment = load_experiment(like, overrides)
-    named = None if expert is None else _expert(experiment, expert)
+    valid = {str(own): own for own in all_experts(experiment)}
+    if expert is not None and expert not in valid:
+        raise ConfigError(f"--expert {expert}: valid are {', '.join(valid)}")
+    named = None if expert is None else valid[expert]
     from hpcddm.models.checkpoints import conversion, file_formats
 
     stored = file_formats.read_checkpoint(source)
@@ -82,14 +84,6 @@ def convert(
     }
     _save(made.tensors, description, output)
     _print(made, description, output)
-
-
-def _expert(experiment: Experiment, text: str) -> Expert:
-    """Return the expert with a number or a name; raises `ConfigError` with the valid ones."""
-    valid = {str(expert): expert for expert in all_experts(experiment)}
-    if text not in valid:
-        raise ConfigError(f"--expert {text}: valid are {', '.join(valid)}")
-    return valid[text]
 
 
 def _check_options(layout: str, output: Path) -> None:

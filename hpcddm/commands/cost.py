@@ -5,7 +5,6 @@ import time
 from collections import defaultdict
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.table import Table
@@ -53,7 +52,10 @@ def cost(root: Path, records_only: bool, as_json: bool) -> None:
         ]
     source = _source(spent, why_not)
     if as_json:
-        print(json.dumps(_as_json(root, source, spent), indent=1, allow_nan=False))
+        rows = [asdict(cost) | {"cpu_hours": cost.cpu_hours, "gpu_hours": cost.gpu_hours} for cost in spent]
+        totals = _totals(spent) | {"is_estimate": any(cost.is_estimate for cost in spent)}
+        content = {"run": str(root), "source": source, "total": totals, "attempts": rows}
+        print(json.dumps(content, indent=1, allow_nan=False))
         return
     console = table_console()
     if spent:
@@ -168,9 +170,3 @@ def _legend(spent: list[JobCost]) -> list[str]:
 
 def _hours(hours: float) -> str:
     return f"{hours:,.2f}" if hours >= 1 or not hours else f"{hours:.4f}"
-
-
-def _as_json(root: Path, source: str, spent: list[JobCost]) -> dict[str, Any]:
-    rows = [asdict(cost) | {"cpu_hours": cost.cpu_hours, "gpu_hours": cost.gpu_hours} for cost in spent]
-    totals = _totals(spent) | {"is_estimate": any(job_cost.is_estimate for job_cost in spent)}
-    return {"run": str(root), "source": source, "total": totals, "attempts": rows}

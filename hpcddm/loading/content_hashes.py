@@ -1,6 +1,7 @@
 """Hashes of what an experiment names outside of its run: images, weights, tables, lists. A submission fills them in."""
 
 from collections.abc import Collection
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -150,11 +151,10 @@ def with_tar_counts(experiment: Experiment) -> Experiment:
 
 def _is_stored(source: SourceSettings, data: dict[str, Any], run: RunDir) -> bool:
     """Tell if the source is the one that a run has stored."""
-    try:
+    with suppress(ConfigError):
         stored = validate(SourceSettings, data.get("source"), str(run.experiment))
-    except ConfigError:
-        return False
-    return stored == paths.map_paths(source, lambda path: relative_to_run(Path(path), run))
+        return stored == paths.map_paths(source, lambda path: relative_to_run(Path(path), run))
+    return False
 
 
 @cache

@@ -209,7 +209,9 @@ class SiteDraft:
         values = {"nodes": 1, "ranks_per_node": 1, "cpus_per_rank": cpus, "gpus_per_node": min(1, node.gpus)}
         values |= {"memory_gb": share, "minutes": DAY if limit == UNLIMITED else limit}
         self._lines.append(f"resources: {_flow(values)}")
-        train = {"nodes": 2 if self._most_nodes() > 1 else 1}
+        numbers = [self._partition.get(key, "") for key in ("MaxNodes", "TotalNodes")]
+        most_nodes = min((int(number) for number in numbers if number.isdecimal()), default=1)
+        train = {"nodes": 2 if most_nodes > 1 else 1}
         if node.gpus:
             train |= {"ranks_per_node": ranks, "gpus_per_node": min(node.gpus, ranks), "memory_gb": whole}
         self._lines += ["stages:", f"  train: {_flow(train)}   # one expert is one job over so many nodes"]
@@ -225,10 +227,6 @@ class SiteDraft:
             f"  encode_captions: {entry}   # 1 where the encoder of captions is a network, as minilm is",
             f"  encode: {entry}   # 1 where the encoder is a network, as efficientnet_lite0 is",
         ]
-
-    def _most_nodes(self) -> int:
-        numbers = [self._partition.get(key, "") for key in ("MaxNodes", "TotalNodes")]
-        return min((int(number) for number in numbers if number.isdecimal()), default=1)
 
     def _set(self, key: str, value: object, comment: str = "") -> None:
         self._lines.append(_commented(f"{key}: {_scalar(value)}", comment))
@@ -267,12 +265,6 @@ def _words(line: str) -> dict[str, str]:
     return values if "PartitionName" in values else {}
 
 
-def _leading_number(text: str) -> int:
-    """Return the number at the beginning of a text; 0 where there is none."""
-    match = re.match("[0-9]+", text)
-    return int(match[0]) if match else 0
-
-
 def _nodes(text: str, partition: str) -> list[NodeKind]:
     kinds = []
     for line in text.splitlines():
@@ -280,7 +272,8 @@ def _nodes(text: str, partition: str) -> list[NodeKind]:
         if len(fields) != 5 or fields[0] != partition:
             continue
         # '64+' means that nodes differ.
-        count, cpus, memory = (_leading_number(field) for field in fields[1:4])
+        starts = (re.match("[0-9]+", field) for field in fields[1:4])
+        count, cpus, memory = (int(start[0]) if start else 0 for start in starts)
         gpus = Counter[str]()
         for name, number in GPUS.findall(fields[4]):
             gpus[name] += int(number)

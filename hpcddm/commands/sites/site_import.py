@@ -67,8 +67,8 @@ def site_import(root: Path, bundle: Path, is_replaced: bool, reason: str | None)
     stored_experiment(run)
     group_permissions.apply_group_umask(run.root)
     guarded_writes.guard(run.root)
-    if reason is not None:
-        _require_reason(reason)
+    if reason is not None and (not reason.strip() or reason != printable(reason, MAX_REASON)):
+        raise ConfigError(f"--accept-probe: name the reason in one line of at most {MAX_REASON} printable characters")
     signed = open_bundle(run, bundle)
     with lease(run.lock, "hpcddm site import", PATIENCE_SECONDS):
         remove_leftovers(run)
@@ -92,12 +92,6 @@ def site_import(root: Path, bundle: Path, is_replaced: bool, reason: str | None)
     echo(step("hpcddm", "status", run.root, reason=reason) if missing else resubmit_step(run, reason))
 
 
-def _require_reason(reason: str) -> None:
-    """Raise `ConfigError` for a reason that no reader of the report understands."""
-    if not reason.strip() or reason != printable(reason, MAX_REASON):
-        raise ConfigError(f"--accept-probe: name the reason in one line of at most {MAX_REASON} printable characters")
-
-
 def _table(signed: SignedBundle) -> Table:
     """Build the table of what was checked."""
     contract, bundle, entry = signed.contract, signed.bundle, signed.entry
@@ -114,8 +108,7 @@ def _table(signed: SignedBundle) -> Table:
     }
     columns = ("checked", "result")
     table = make_table(columns, rows.items(), left=columns, **WITHOUT_LINES)
-    for column in table.columns:
-        column.no_wrap = False
+    table.columns[0].no_wrap = table.columns[1].no_wrap = False
     return table
 
 
