@@ -177,11 +177,7 @@ def submit_missing(
     defaults: newly filled-in defaults; None if the experiment is the stored one.
     typed: the command to be kept with the run, None for that of before.
     """
-    launcher = create_launcher(site, run)
-    if parts is not None:
-        follow_stored_template(launcher, run, parts)
-    if live:
-        launcher.code = Checkout()
+    launcher = make_launcher(site, run, live, parts)
     decide = partial(decide_units, experiment, run, launcher, only=only, until=until)
     decision = decide(redo=redo)
     if not decision.to_run:
@@ -270,14 +266,25 @@ def is_cancelled(rest: RemainingUnits | None, home: RunDir) -> bool:
     return True
 
 
-def follow_stored_template(launcher: Launcher, run: RunDir, parts: Mapping[str, str]) -> None:
-    """Use the template with which the run was submitted; print a note where the one here differs."""
+def make_launcher(
+    site: Site, home: RunDir, live: bool, parts: Mapping[str, str] | None
+) -> QueueLauncher | DirectLauncher:
+    """Make the launcher of a submission; print a note where the template here is another one than that which it uses.
+
+    live: jobs run the checkout itself; parts: of the template with which the run was submitted; None for the user's.
+    """
+    launcher = create_launcher(site, home)
+    if live:
+        launcher.code = Checkout()
+    if parts is None:
+        return launcher
     here, launcher.template_parts = launcher.template_parts, dict(parts)
-    for part in sorted({*here, *launcher.template_parts}):
-        if here.get(part) != launcher.template_parts.get(part):
-            kept = stored_part_path(run, part) if part in launcher.template_parts else "the package's"
+    for part in sorted({*here, *parts}):
+        if here.get(part) != parts.get(part):
+            kept = stored_part_path(home, part) if part in parts else "the package's"
             other = f"; {part} here is another one, which hpcddm submit would take" if part in here else ""
             echo(f"note: the batch script follows {kept}, as submitted{other}")
+    return launcher
 
 
 def _check_schedulers(decision: Decision, run: RunDir, launcher: Launcher) -> None:

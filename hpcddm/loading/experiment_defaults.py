@@ -109,11 +109,6 @@ class ImageCounts:
     classes: int = 0
     of_class: int = 0
 
-    @property
-    def are_classes_sampled(self) -> bool:
-        """Tell if every class has images enough to be compared with samples."""
-        return are_classes_sampled(self.classes, self.of_class)
-
 
 def _fill_data(values: Values) -> ImageCounts | None:
     """Fill in held-out images, classes and condition; return the numbers of images, where they can be known now."""
@@ -125,7 +120,8 @@ def _fill_data(values: Values) -> ImageCounts | None:
     elif source is not None:
         data["source"] = _with_heldout(source)
     images = _images(values)
-    if "num_classes" not in data and _may_have_classes(data) and images and images.are_classes_sampled:
+    is_sampled = images is not None and are_classes_sampled(images.classes, images.of_class)
+    if images and is_sampled and "num_classes" not in data and _may_have_classes(data):
         data["num_classes"] = images.classes
     elif data.get("num_classes") is None:
         _inside(data, "condition").setdefault("name", "none")

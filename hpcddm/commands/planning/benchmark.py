@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from types import TracebackType
 
@@ -18,7 +18,7 @@ MIN_SECONDS = 1.0
 """Seconds for which each kind of step is repeated."""
 
 
-class Benchmark:
+class Benchmark(AbstractContextManager["Benchmark"]):
     """Seconds per image of one process, measured once for each network, kind of work, batch and number of threads."""
 
     def __init__(self, experiment: Experiment) -> None:
@@ -26,9 +26,6 @@ class Benchmark:
         self._known: dict[str, float | str] = {}
         self._child: subprocess.Popen[str] | None = None
         self._errors = tempfile.TemporaryFile("w+")
-
-    def __enter__(self) -> "Benchmark":
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
