@@ -180,7 +180,7 @@ def test_a_dry_run_keeps_a_place_as_the_submission_does(run, items, capsys, monk
     monkeypatch.setattr(Queue, "render", lambda self, array, script: None, raising=False)
     for active, taken in (({}, ROOM - 1), (WAITING, ROOM)):
         queue = Queue(run, limits=Limits(free_jobs=ROOM, reason="its limit"), room=ROOM)
-        command.render_scripts(items, run, queue, active)
+        command.show_scripts(items, run, queue, active)
         assert f"{len(items) - taken} units would remain" in capsys.readouterr().out
 
 
