@@ -142,7 +142,7 @@ def print_plan(
     from hpcddm.commands.planning.training_memory import memory_line, predict_for_units
 
     costs = UnitCosts(experiment, counts)
-    rows, images, estimates = _rows(units, costs, counts, site, run, speed)
+    rows, images, estimates = _rows(units, costs, site, run, speed)
     experts = expert_costs(experiment, run, site, estimates) if assume is None else []
     missing = [unit for unit in units if manifest.read_if_usable(run.unit(unit.key)) is None]
     idle = gpu_remarks(site, [unit.key for unit in units], experiment)
@@ -171,18 +171,13 @@ def print_plan(
     _print(rows, total, run)
     echo(f"batch     {images_per_step(experiment)}")
     _print_collection(images)
-    for line in passed_over.count_lines(left_out):
-        echo(f"passed over   {line}")
-    if experts:
-        echo(f"clusters  {cost_line(experts)}")
-    for text in numbers:
-        echo(f"override  {text}")
-    if warning is not None:
-        echo(f"warning   {warning}")
-    for text in idle:
-        echo(f"GPUs      {text}")
-    for own in in_memory:
-        echo(f"memory    {memory_line(own)}")
+    lines = [f"passed over   {line}" for line in passed_over.count_lines(left_out)]
+    lines += [f"clusters  {cost_line(experts)}"] if experts else []
+    lines += [f"override  {text}" for text in numbers]
+    lines += [f"warning   {warning}"] if warning else []
+    lines += [f"GPUs      {text}" for text in idle]
+    for line in [*lines, *(f"memory    {memory_line(own)}" for own in in_memory)]:
+        echo(line)
 
 
 def _assumed(experiment: Experiment, text: str) -> tuple[Experiment, dict[str, int]]:
@@ -204,18 +199,13 @@ def _assumed(experiment: Experiment, text: str) -> tuple[Experiment, dict[str, i
 
 
 def _rows(
-    units: list[PlannedUnit],
-    costs: "UnitCosts",
-    counts: dict[str, int],
-    site: Site,
-    run: RunDir,
-    speed: float | None,
+    units: list[PlannedUnit], costs: "UnitCosts", site: Site, run: RunDir, speed: float | None
 ) -> tuple[list[StageRow], "PlannedCollection", dict[str, "CostEstimate"]]:
     from hpcddm.commands.planning.benchmark import Benchmark
     from hpcddm.commands.planning.planned_collection import plan_collection
     from hpcddm.commands.planning.timing import TimeEstimator
 
-    experiment = costs.experiment
+    experiment, counts = costs.experiment, costs.workload.counts
     groups: dict[tuple[str, Resources], list[PlannedUnit]] = {}
     for unit in units:
         name = unit.key if unit.key == MONOLITH or unit.key in STAGES[unit.stage].other_kinds else unit.stage

@@ -1,5 +1,6 @@
 """State of a run at one moment, one row for each unit, for `hpcddm status` and its `--json`."""
 
+import random
 import time
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,6 +29,18 @@ from hpcddm.runs.stored_results import class_names
 from hpcddm.runs.unit_keys import CATALOG, CONTINUATION, all_experts, expert_key
 from hpcddm.runs.unit_training import unit_training
 
+QUERY_SECONDS = 30
+"""Least time in seconds between two queries to the scheduler, which serves all users."""
+
+
+def jittered(seconds: float) -> float:
+    """Lengthen a time at random by up to 20 percent, so that many users do not query at the same moment.
+
+    Args:
+        seconds: The time.
+    """
+    return seconds * random.uniform(1.0, 1.2)
+
 
 @dataclass(frozen=True)
 class QueueAnswer:
@@ -35,6 +48,11 @@ class QueueAnswer:
 
     jobs: dict[str, Job] | None
     queried_at: float
+
+    @property
+    def is_old(self) -> bool:
+        """True if the scheduler may be queried again."""
+        return time.time() - self.queried_at > jittered(QUERY_SECONDS)
 
     @classmethod
     def query(cls, run: RunDir) -> "QueueAnswer":

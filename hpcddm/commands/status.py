@@ -1,7 +1,6 @@
 """The verb status: prints every unit's state and progress, and the next command."""
 
 import json
-import random
 import time
 from collections import defaultdict
 from collections.abc import Iterable
@@ -15,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcddm.commands.options import JSON, RUN
-from hpcddm.commands.run_status import QueueAnswer, RunStatus, scan_run
+from hpcddm.commands.run_status import QueueAnswer, RunStatus, jittered, scan_run
 from hpcddm.commands.submit_messages import clusters_line, data_lines, metric_lines
 from hpcddm.commands.terminal import WITHOUT_LINES, make_table, needed_columns, plain_text, table_console
 from hpcddm.commands.unit_rows import UnitRow
@@ -31,8 +30,6 @@ from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CLUSTER_REPORT, REPORT
 
 REFRESH_SECONDS = 5
-QUERY_SECONDS = 30
-"""Least time in seconds between two queries to the scheduler, which serves all users."""
 NAMED_UNITS = 3
 STYLES = {
     **{State.COMPLETE: "green", State.RUNNING: "cyan"},
@@ -94,7 +91,6 @@ def closing_lines(overview: RunStatus) -> list[str]:
 
 def _watch(run: RunDir, console: Console) -> None:
     queue = QueueAnswer.query(run)
-    patience = _jittered(QUERY_SECONDS)
     try:
         with Live(console=console, auto_refresh=False) as live:
             while True:
@@ -102,16 +98,11 @@ def _watch(run: RunDir, console: Console) -> None:
                 live.update(_screen(overview, console), refresh=True)
                 if overview.exit_code == exit_codes.DONE:
                     return
-                time.sleep(_jittered(REFRESH_SECONDS))
-                if time.time() - queue.queried_at > patience:
-                    queue, patience = QueueAnswer.query(run), _jittered(QUERY_SECONDS)
+                time.sleep(jittered(REFRESH_SECONDS))
+                if queue.is_old:
+                    queue = QueueAnswer.query(run)
     except KeyboardInterrupt:
         return
-
-
-def _jittered(seconds: float) -> float:
-    """Lengthen a time at random by up to 20 percent, so that many users do not query at the same moment."""
-    return seconds * random.uniform(1.0, 1.2)
 
 
 def _screen(overview: RunStatus, console: Console) -> RenderableType:

@@ -1,6 +1,5 @@
 """The verb wait: waits until a run or a sweep is complete, or needs the user."""
 
-import random
 import sys
 import time
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from pathlib import Path
 import click
 
 from hpcddm.commands.options import RUN
-from hpcddm.commands.run_status import QueueAnswer, scan_run
+from hpcddm.commands.run_status import QueueAnswer, jittered, scan_run
 from hpcddm.commands.status import summary
 from hpcddm.errors import exit_codes
 from hpcddm.errors.next_step import NextStep, step
@@ -23,8 +22,6 @@ from hpcddm.runs.stored_experiment import is_sweep
 from hpcddm.runs.sweep_index import read_index
 
 READ_SECONDS = 5
-QUERY_SECONDS = 30
-"""Least time in seconds between two queries to the scheduler, which serves all users."""
 REASONS = {
     exit_codes.NEEDS_ACTION: "not complete, and nothing goes on by itself",
     exit_codes.SCHEDULER_UNREACHABLE: "the time is over and the scheduler does not answer",
@@ -93,9 +90,9 @@ def _wait(run: RunDir, observe: Callable[[RunDir, QueueAnswer], WaitStatus], end
                 echo()
             return finding
         before = finding
-        patience = READ_SECONDS * random.uniform(1.0, 1.2)
+        patience = jittered(READ_SECONDS)
         time.sleep(patience if ends is None else max(0.0, min(patience, ends - time.monotonic())))
-        if finding.code in FINAL_CODES or time.time() - queue.queried_at > QUERY_SECONDS:
+        if finding.code in FINAL_CODES or queue.is_old:
             queue = QueueAnswer.query(run)
 
 
