@@ -111,9 +111,9 @@ def _print_fits(facts: "ConceptFacts") -> None:
     """Print the answer, the table of all arms, and the means by half decade."""
     from hpcddm.evaluation.report.concept_facts import FIT_COLUMNS
 
-    _print_text(facts.answer.headline, style="bold")
+    table_console().print(plain_text(facts.answer.headline, style="bold"), soft_wrap=True)
     for reason in facts.answer.reasons:
-        _print_text(f"  {reason}")
+        echo(f"  {reason}")
     if not facts.fitted:
         return
     runs = facts.content["fits"]["runs"]
@@ -133,7 +133,7 @@ def _print_concepts(facts: "ConceptFacts") -> None:
     from hpcddm.evaluation.report.concept_facts import MAX_NEVER, MAX_SPLIT
 
     if facts.indistinct:
-        _print_text(f"{facts.indistinct} concepts were drawn and have no score: real images of them do not stand out")
+        echo(f"{facts.indistinct} concepts were drawn and have no score: real images of them do not stand out")
     groups = (
         (f"worst drawn of {len(facts.occurring)} concepts with a score, by {facts.arm}", facts.worst),
         (f"never in the training data: the worst of {len(facts.never)}", facts.never[:MAX_NEVER]),
@@ -164,7 +164,7 @@ def _print_rows(facts: "ConceptFacts", title: str, rows: Sequence["ConceptRow"])
 def _print_advice(facts: "ConceptFacts", root: Path) -> None:
     """Print starving experts, the proposal with its command, and the paths of the files."""
     run, starving = RunDir(root), ", ".join(map(str, facts.starving))
-    _print_text(f"starving experts: {starving}" if starving else "no expert starves")
+    echo(f"starving experts: {starving}" if starving else "no expert starves")
     moved = facts.moved
     if sum(moved.values()):
         echo(
@@ -196,7 +196,3 @@ def _as_json(roots: Sequence[Path], contents: Sequence[Mapping[str, Any]], facts
         "answer": {"headline": facts.answer.headline, "reasons": facts.answer.reasons},
         "fits": facts.content["fits"],
     }
-
-
-def _print_text(text: str, style: str = "") -> None:
-    table_console().print(plain_text(text, style=style), soft_wrap=True)

@@ -11,7 +11,8 @@ from rich.table import Table
 
 from hpcddm.commands.job_costs import JobCost, list_job_costs, units_with_logs
 from hpcddm.commands.options import JSON, RUN
-from hpcddm.commands.terminal import WITHOUT_LINES, make_table, plain_text, print_table, table_console
+from hpcddm.commands.terminal import WITHOUT_LINES, make_table, plain_text, print_table
+from hpcddm.errors.printing import echo
 from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.jobs.attempt_records import read_records
@@ -57,11 +58,9 @@ def cost(root: Path, records_only: bool, as_json: bool) -> None:
         content = {"run": str(root), "source": source, "total": totals, "attempts": rows}
         print(json.dumps(content, indent=1, allow_nan=False))
         return
-    console = table_console()
     if spent:
         print_table(_table(spent, "setting" if is_sweep(run) else "unit"), labels=2)
-    for line in (_total_line(spent), f"source: {source}", *_legend(spent)):
-        console.print(plain_text(line), soft_wrap=True)
+    echo(_total_line(spent), f"source: {source}", *_legend(spent))
 
 
 def _query_sacct(run: RunDir) -> tuple[list[Execution], str]:

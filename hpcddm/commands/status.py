@@ -21,6 +21,7 @@ from hpcddm.commands.unit_rows import UnitRow
 from hpcddm.config.class_names import are_numbers, describe_names
 from hpcddm.errors import ConfigError, exit_codes
 from hpcddm.errors.next_step import command, without_step
+from hpcddm.errors.printing import echo
 from hpcddm.launch.journal_dirs import journal_dirs
 from hpcddm.launch.local.progress import format_duration
 from hpcddm.pipeline.state import State
@@ -68,15 +69,13 @@ def status(root: Path, as_json: bool, watch: bool, has_code: bool) -> int:
         print(json.dumps(overview.as_json(), indent=1, allow_nan=False))
         return overview.exit_code if has_code else exit_codes.DONE
     console = table_console()
-    for line in filter(None, (summary(overview), outlook(overview))):
-        console.print(plain_text(line), soft_wrap=True)
+    echo(*filter(None, (summary(overview), outlook(overview))))
     console.print(table(overview.rows, console.width))
     for remark in remarks(overview.rows):
         # Whole lines: a reason that is cut cannot be searched for, and a command that is cut cannot be pasted.
         console.print(remark, soft_wrap=True)
     passed_over = [fault for home in journal_dirs(run) for fault in Journal(home.journal).line_errors()]
-    for line in (*passed_over, *closing_lines(overview)):
-        console.print(plain_text(line), soft_wrap=True)
+    echo(*passed_over, *closing_lines(overview))
     return overview.exit_code if has_code else exit_codes.DONE
 
 
