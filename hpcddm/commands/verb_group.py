@@ -1,4 +1,4 @@
-"""Groups of verbs, each of which is a module that is imported when the verb is called."""
+"""Groups of verbs whose modules are imported when a verb is called."""
 
 import ast
 import importlib

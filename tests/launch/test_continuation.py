@@ -240,7 +240,7 @@ def test_a_lock_that_is_held_is_no_end_of_the_submission(run, monkeypatch):
     def held(*given, **how):
         raise HeldElsewhere("somebody is at work here", "somebody")
 
-    monkeypatch.setattr(f"{CONTINUES}.trusted_site_and_template", held)
+    monkeypatch.setattr(f"{CONTINUES}.stored_experiment", held)
     assert continued(run).exit_code == exit_codes.HELD_OR_ABANDONED
 
 
