@@ -24,7 +24,11 @@ def print_results_table(results: dict[str, Any]) -> None:
     led = led_by(results["leading_metric"], columns())
     shown = [metric for metric in led if any(metric.key in arm for arm in everyone.values())]
     titles = [metric.title.replace(" ", "\n") for metric in shown]
-    rows = ([name, *(metric.text_of(arm) for metric in shown), *_counts(arm)] for name, arm in everyone.items())
+    rows = []
+    for name, arm in everyone.items():
+        # The floor has no training.
+        counts = (format(arm[key], form) if key in arm else "" for key, (_, form) in COUNTS.items())
+        rows.append([name, *(metric.text_of(arm) for metric in shown), *counts])
     columns_shown = ["arm", *titles, *(name for name, _ in COUNTS.values())]
     print_table(make_table(columns_shown, rows, ["arm"], _title(shown), **UNDERLINED))
     if others := _of_other_extractors(everyone):
@@ -69,8 +73,3 @@ def _title(shown: Sequence[Metric]) -> str:
         if titles := [metric.title for metric in shown if metric.better is better]:
             parts.append(f"{better.value}: {', '.join(titles)}")
     return "; ".join(parts)
-
-
-def _counts(arm: Mapping[str, Any]) -> list[str]:
-    """Format the numbers that are not metrics; the floor has no training."""
-    return [format(arm[key], form) if key in arm else "" for key, (_, form) in COUNTS.items()]

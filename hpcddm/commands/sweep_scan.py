@@ -67,7 +67,10 @@ def scan_sweep(
     Raises `ConfigError` over settings that changed, `UserError` when `is_final` and the scheduler does not answer.
     """
     # Read the queue first: a unit that leaves it afterwards already has its manifest when we look.
-    active = active_units(home, launcher) if is_final else _active_if_known(home, launcher)
+    active = active_units(home, launcher) if is_final else launcher.states(submitted_jobs(home, launcher.site))
+    if active is None:
+        echo("note: the scheduler does not answer; states are from the files alone")
+        active = {}
     index = read_index(home)
     if index.name not in ("", definition.name) or home.experiment.exists():
         what = "a run" if home.experiment.exists() else f"the sweep '{index.name}'"
@@ -100,13 +103,6 @@ def scan_sweep(
             scan.items.append(ArrayItem(sweep_run.owner(unit.key), unit, experiment, sweep_run.name(unit.key), needs))
     scan.not_requested -= named
     return scan
-
-
-def _active_if_known(home: RunDir, launcher: Launcher) -> dict[str, Job]:
-    jobs = launcher.states(submitted_jobs(home, launcher.site))
-    if jobs is None:
-        echo("note: the scheduler does not answer; states are from the files alone")
-    return jobs or {}
 
 
 def _refuse_changes(states: list[UnitStatus], sweep_run: SweepRun, site: Site) -> None:
