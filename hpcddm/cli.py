@@ -47,7 +47,7 @@ class Group(VerbGroup):
 
 @click.group(
     cls=Group,
-    modules="hpcddm.commands.",
+    package="hpcddm.commands",
     verbs=VERBS,
     hidden=HIDDEN,
     epilog=EPILOG,

@@ -7,7 +7,7 @@ from hpcddm.commands.verb_group import VerbGroup
 VERBS = ("init", "key", "contract", "bundle", "import", "verify")
 
 
-@click.group(cls=VerbGroup, modules="hpcddm.commands.sites.site_", verbs=VERBS)
+@click.group(cls=VerbGroup, package="hpcddm.commands.sites", prefix="site_", verbs=VERBS)
 def site() -> None:
     """Draft the file of a site, and sign what it sends to others.
 

@@ -14,15 +14,18 @@ class VerbGroup(click.Group):
     """Verbs that are imported when they are called.
 
     Args:
-        modules: Beginning of the names of their modules. Each verb is the function of its module's name.
+        package: Package of their modules. Each verb is the function of its module's name.
+        prefix: Beginning of the names of these modules, before the name of the verb.
         verbs: Their names, in the order of the table.
         hidden: Names of verbs that are not in the table.
         attributes: Attributes of a `click.Group`.
     """
 
-    def __init__(self, *, modules: str, verbs: Sequence[str], hidden: Collection[str] = (), **attributes: Any) -> None:
+    def __init__(
+        self, *, package: str, verbs: Sequence[str], prefix: str = "", hidden: Collection[str] = (), **attributes: Any
+    ) -> None:
         super().__init__(**attributes)
-        self._modules, self._verbs, self._hidden = modules, verbs, hidden
+        self._package, self._prefix, self._verbs, self._hidden = package, prefix, verbs, hidden
 
     def list_commands(self, context: click.Context | None) -> list[str]:
         """Return the names of the verbs, in the order of the table."""
@@ -42,7 +45,7 @@ class VerbGroup(click.Group):
             formatter.write_dl([(name, self._summary_of(name)) for name in self._verbs])
 
     def _module_of(self, name: str) -> str:
-        return f"{self._modules}{name.replace('-', '_')}"
+        return f"{self._package}.{self._prefix}{name.replace('-', '_')}"
 
     def _summary_of(self, name: str) -> str:
         """Read the first line of a verb's help from its file."""
