@@ -85,9 +85,8 @@ class AgreedSubmission:
     def _check_revision(self) -> None:
         current = run_contracts.current_folder(self.run)
         if current is None:
-            # Its contract was lost, and is put back, where its clusters are the partition of this contract.
-            partition = self.contract.files[PARTITION].sha256
-            if self.run.experiment.exists() and partition != self._stored_partition():
+            # Else its contract was lost, and is put back.
+            if self.run.experiment.exists() and not self._is_followed():
                 raise ConfigError(f"--run-dir {self.run.root}: a run without a contract; name another folder")
             return
         kept, _ = contracts.read_contract(current)
@@ -99,8 +98,10 @@ class AgreedSubmission:
         if kept.revision + 1 == self.contract.revision and self.contract.previous != digest:
             raise UserError(f"{self.folder / FILE}: does not follow the revision that is here; ask the coordinator")
 
-    def _stored_partition(self) -> str | None:
-        return getattr(stored_experiment(self.run).cluster.clustering, "content_hash", None)
+    def _is_followed(self) -> bool:
+        """Return True if the run's clusters are the partition of this contract."""
+        clustering = stored_experiment(self.run).cluster.clustering
+        return getattr(clustering, "content_hash", None) == self.contract.files[PARTITION].sha256
 
     def _print_terms(self, experiment: Experiment) -> None:
         """Print who asks for what, what it costs here, and what it reads."""
