@@ -1,36 +1,19 @@
 """Command line: a table of verbs. Each verb is a file in `commands`, and is imported when it is called."""
 
-import importlib
 import sys
 
 import click
 
 from hpcddm import __version__
+from hpcddm.commands.verb_group import VerbGroup
 from hpcddm.errors import UserError, exit_codes
 from hpcddm.errors.printing import echo
 
-VERBS = {
-    "submit": "Submit the missing units of EXPERIMENT, or run them here.",
-    "status": "Show the state of every unit of RUN, and the next command.",
-    "wait": "Wait until RUN is complete, or needs the user.",
-    "logs": "Print the log of a unit of RUN.",
-    "retry": "Submit failed units of RUN again.",
-    "cancel": "Cancel the jobs of RUN, of some of its units, or of whole stages.",
-    "cost": "Count the GPU-hours and CPU-hours of RUN.",
-    "clean": "Remove files that RUN no longer needs.",
-    "evaluate": "Compare samples of anybody with real images.",
-    "sample": "Draw images with the trained networks of RUN into one PNG.",
-    "export": "Write a denoiser of RUN as a folder that stock diffusers loads.",
-    "concepts": "Test which frequency of a concept determines its image quality.",
-    "sweep": "Submit all settings of SWEEP, and compare them.",
-    "data": "Say what FOLDER is, and print the experiment that reads it.",
-    "plan": "Estimate the costs of EXPERIMENT at a site.",
-    "prefetch": "Fetch pretrained weights, images and words, on a node with network.",
-    "convert": "Convert the weights in SOURCE to initial weights.",
-    "site": "Draft the file of a site, and sign what it sends to others.",
-    "selftest": "Check a site with a few jobs of some seconds.",
-    "run-unit": "Run one unit of RUN here, without any scheduler.",
-}
+VERBS = (
+    *("submit", "status", "wait", "logs", "retry", "cancel", "cost", "clean"),
+    *("sample", "evaluate", "export", "concepts", "sweep"),
+    *("data", "plan", "prefetch", "convert", "site", "selftest", "run-unit"),
+)
 HIDDEN = ("continue-submission",)
 EPILOG = """\b
 Two commands do everything:
@@ -43,25 +26,8 @@ Further:
 """
 
 
-class Group(click.Group):
-    """Verbs that are imported when they are called; errors that a user can fix are printed as one line."""
-
-    def list_commands(self, context: click.Context | None) -> list[str]:
-        """Return the names of the verbs, in the order of `VERBS`."""
-        return list(VERBS)
-
-    def get_command(self, context: click.Context | None, name: str) -> click.Command | None:
-        """Import a verb, which is the function of its module's name; None for another name."""
-        if name not in (*VERBS, *HIDDEN):
-            return None
-        own = name.replace("-", "_")
-        command: click.Command = getattr(importlib.import_module(f"hpcddm.commands.{own}"), own)
-        return command
-
-    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table of the verbs, for which none is imported."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+class Group(VerbGroup):
+    """All verbs; errors that a user can fix are printed as one line."""
 
     def invoke(self, context: click.Context) -> None:
         """Run a verb and exit with the code that it returns, or with that of its `UserError`."""
@@ -79,7 +45,14 @@ class Group(click.Group):
         sys.exit(code or exit_codes.DONE)
 
 
-@click.group(cls=Group, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Group,
+    package="hpcddm.commands",
+    verbs=VERBS,
+    hidden=HIDDEN,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__)
 def main() -> None:
     """Train decentralised diffusion models: K isolated experts, a router, one ensemble."""

@@ -49,10 +49,6 @@ class AgreedSubmission:
     overrides: tuple[str, ...]
     """Settings of this site."""
 
-    def _is_vouched(self) -> bool:
-        value = vouched(self.contract, self.site.name)
-        return any(trusted_submissions.is_known(place, value) for place in (self.run.root, None))
-
     def experiment(self, trusted: str | None, redo: Collection[str], is_dry_run: bool) -> Experiment:
         """Return the experiment of this site, once the user has trusted the coordinator.
 
@@ -71,11 +67,17 @@ class AgreedSubmission:
         self._check_revision()
         experiment = load_agreed(self.contract, self.folder, self.overrides)
         signed_folder.receive(self.folder, FILE, self.contract.files, None, lambda size: None)
-        if trusted is None and not self._is_vouched():
+        value = vouched(self.contract, self.site.name)
+        is_known = any(trusted_submissions.is_known(place, value) for place in (self.run.root, None))
+        if trusted is None and not is_known:
             self._print_terms(experiment)
             ask = f"compare the fingerprint with the one that {self.contract.coordinator} tells you by another channel"
             raise UserError(f"{ask}, then add: --trust {self.key.fingerprint}")
-        folder = self.folder if is_dry_run else self._keep()
+        folder = self.folder
+        if not is_dry_run:
+            make_folder(self.run)
+            folder = run_contracts.keep_contract(folder, self.contract, self.run)
+            run_contracts.vouch(self.run, self.contract, self.site.name)
         experiment = with_content_hashes(load_agreed(self.contract, folder, self.overrides), self.run, redo=redo)
         check_recipes(self.contract, experiment, self.site.name)
         return experiment
@@ -100,12 +102,6 @@ class AgreedSubmission:
         """Return True if the run's clusters are the partition of this contract."""
         clustering = stored_experiment(self.run).cluster.clustering
         return getattr(clustering, "content_hash", None) == self.contract.files[PARTITION].sha256
-
-    def _keep(self) -> Path:
-        make_folder(self.run)
-        folder = run_contracts.keep_contract(self.folder, self.contract, self.run)
-        run_contracts.vouch(self.run, self.contract, self.site.name)
-        return folder
 
     def _print_terms(self, experiment: Experiment) -> None:
         """Print who asks for what, what it costs here, and what it reads."""

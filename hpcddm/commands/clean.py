@@ -3,14 +3,12 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 
 from hpcddm.commands.options import RUN
 from hpcddm.commands.run_status import QueueAnswer, scan_run
-from hpcddm.commands.unit_rows import UnitRow
 from hpcddm.errors import SchedulerUnreachable, UserError
 from hpcddm.errors.printing import echo
 from hpcddm.files import guarded_writes
@@ -26,20 +24,6 @@ from hpcddm.runs.stored_experiment import stored_experiment
 
 PATIENCE_SECONDS = 10
 """Seconds that it waits for a submit that is at work."""
-
-
-@dataclass(frozen=True)
-class Removable:
-    """Files of one kind that can go."""
-
-    kind: str
-    paths: list[Path]
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Bytes and files, folders not counted."""
-        sizes = [path.lstat().st_size for place in self.paths for path in _files(place)]
-        return sum(sizes), len(sizes)
 
 
 @click.command()
@@ -67,10 +51,10 @@ def clean(root: Path, yes: bool) -> int:
     if not shown:
         echo(f"{root}: nothing to remove")
         return 0
-    for waste in shown:
-        size, count = waste.size
-        echo(f"{format_bytes(size):>10} in {count:>6,} files  {waste.kind}: {_places(waste.paths, run)}")
-    size, count = _total(shown)
+    for kind, paths in shown.items():
+        size, count = _size(paths)
+        echo(f"{format_bytes(size):>10} in {count:>6,} files  {kind}: {_places(paths, run)}")
+    size, count = _size([path for paths in shown.values() for path in paths])
     if not yes and not sys.stdin.isatty():
         echo(f"{format_bytes(size)} in {count:,} files could go; nothing was removed: repeat with --yes")
         return 0
@@ -79,17 +63,17 @@ def clean(root: Path, yes: bool) -> int:
         return 0
     # Not locked while the user thinks: a submit in between may have made use of something, so look once more.
     with lease(run.lock, "hpcddm clean", PATIENCE_SECONDS):
-        removable = _both(shown, find_removable(run))
-        size, count = _total(removable)
-        for waste in removable:
-            for path in waste.paths:
-                _remove(path)
+        still = {path for paths in find_removable(run).values() for path in paths}
+        removable = [path for paths in shown.values() for path in paths if path in still]
+        size, count = _size(removable)
+        for path in removable:
+            _remove(path)
     echo(f"removed {format_bytes(size)} in {count:,} files")
     return 0
 
 
-def find_removable(run: RunDir) -> list[Removable]:
-    """Find what can go: nothing of a unit that is under way, no output of a complete unit, nothing in the journal.
+def find_removable(run: RunDir) -> dict[str, list[Path]]:
+    """Find what can go, by its kind: nothing of a unit under way, no output of a complete unit, nothing in the journal.
 
     Raises `SchedulerUnreachable` when a job may be running and its scheduler does not answer.
     """
@@ -101,7 +85,8 @@ def find_removable(run: RunDir) -> list[Removable]:
     rows = {row.unit: row for row in scan_run(run, queue).rows}
     units = {unit.key: unit for unit in plan_units(stored_experiment(run))}
     states = survey_units(list(units.values()), run)
-    settled = [key for key in units if _is_settled(rows[key], run)]
+    settled = [key for key in units if rows[key].state in SETTLED and _is_own(run, key)]
+    finished = [run.unit(key) / training_states.FOLDER for key in settled if states[key].state is State.COMPLETE]
     paths = {
         "outputs that --redo replaced": [path for path in [run.superseded] if path.is_dir() and not path.is_symlink()],
         "logs of attempts before the last": [path for key in settled for path in _old_logs(run, key)],
@@ -109,21 +94,17 @@ def find_removable(run: RunDir) -> list[Removable]:
             *_states(run, settled, states),
             *_states_of_removed_units(run, units, queue),
         ],
-        "last states of finished trainings, which more images would continue": _last_states(run, settled, states),
+        "last states of finished trainings, which more images would continue": [
+            folder for folder in finished if folder.is_dir()
+        ],
     }
-    return [Removable(kind, places) for kind, places in paths.items() if places]
+    return {kind: places for kind, places in paths.items() if places}
 
 
-def _both(shown: list[Removable], current: list[Removable]) -> list[Removable]:
-    """Leave out the paths that are in use again since the user saw them."""
-    still = {path for waste in current for path in waste.paths}
-    return [replace(waste, paths=[path for path in waste.paths if path in still]) for waste in shown]
-
-
-def _total(wastes: list[Removable]) -> tuple[int, int]:
-    """Sum the bytes and files of all kinds."""
-    sizes = [waste.size for waste in wastes]
-    return sum(size for size, _ in sizes), sum(count for _, count in sizes)
+def _size(places: list[Path]) -> tuple[int, int]:
+    """Return the bytes and the number of files, folders not counted."""
+    sizes = [path.lstat().st_size for place in places for path in _files(place)]
+    return sum(sizes), len(sizes)
 
 
 def _remove(path: Path) -> None:
@@ -146,10 +127,6 @@ def _owner(folder: Path) -> str:
         return "somebody else"
 
 
-def _is_settled(row: UnitRow, run: RunDir) -> bool:
-    return row.state in SETTLED and _is_own(run, row.unit)
-
-
 def _is_own(run: RunDir, key: str) -> bool:
     """Tell if nothing of a unit is behind a link, as what a sweep shares: that is another run's."""
     folder, logs = run.unit(key), run.logs(key)
@@ -170,21 +147,13 @@ def _states(run: RunDir, keys: Iterable[str], states: dict[str, UnitStatus]) -> 
         if states[key].state is State.COMPLETE or not folder.is_dir():
             continue
         if all(states[need].state is State.COMPLETE for need in states[key].unit.inputs):
-            continued = [path for path, _ in training_states.list_states(folder, _trajectory(states[key].unit, run))]
+            unit = states[key].unit
+            inputs = {need: made for need in unit.inputs if (made := manifest.read_if_usable(run.unit(need)))}
+            same = training_states.list_states(folder, unit.expected(inputs).trajectory)
+            continued = [path for path, _ in same]
             # A state without a description is staged or incomplete.
             described = [path for path in sorted(folder.iterdir()) if (path / training_states.STATE).exists()]
             yield from (path for path in described if path not in continued)
-
-
-def _last_states(run: RunDir, keys: Iterable[str], states: dict[str, UnitStatus]) -> list[Path]:
-    """List the states of complete trainings."""
-    folders = [run.unit(key) / training_states.FOLDER for key in keys if states[key].state is State.COMPLETE]
-    return [folder for folder in folders if folder.is_dir()]
-
-
-def _trajectory(unit: PlannedUnit, run: RunDir) -> str:
-    inputs = {key: present for key in unit.inputs if (present := manifest.read_if_usable(run.unit(key)))}
-    return unit.expected(inputs).trajectory
 
 
 def _states_of_removed_units(run: RunDir, units: dict[str, PlannedUnit], queue: QueueAnswer) -> Iterator[Path]:

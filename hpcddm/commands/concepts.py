@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich import box
-from rich.table import Table
 
 from hpcddm.commands.options import PATH
-from hpcddm.commands.terminal import plain_text, print_table, table_console
+from hpcddm.commands.terminal import make_table, plain_text, print_table, table_console
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import command
 from hpcddm.errors.printing import echo
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from hpcddm.evaluation.concepts.concept_table import ConceptRow
     from hpcddm.evaluation.report.concept_facts import ConceptFacts
 
+UNDERLINED: dict[str, Any] = {"box": box.SIMPLE, "padding": (0, 1, 0, 0)}
+"""Form of the tables, with a line below the names of the columns."""
 MUST_AGREE = {
     "frequency": "concepts.frequency",
     "arm": "the first strategy",
@@ -110,26 +111,21 @@ def _print_fits(facts: "ConceptFacts") -> None:
     """Print the answer, the table of all arms, and the means by half decade."""
     from hpcddm.evaluation.report.concept_facts import FIT_COLUMNS
 
-    _print_text(facts.answer.headline, style="bold")
+    table_console().print(plain_text(facts.answer.headline, style="bold"), soft_wrap=True)
     for reason in facts.answer.reasons:
-        _print_text(f"  {reason}")
+        echo(f"  {reason}")
     if not facts.fitted:
         return
     runs = facts.content["fits"]["runs"]
-    fits = _table(f"relative score and frequency, {runs} {'run' if runs == 1 else 'runs'}, 95 % intervals")
-    fits.add_column("arm", no_wrap=True, vertical="bottom")
-    for title in FIT_COLUMNS.values():
-        fits.add_column(title.replace(", ", ",\n"), justify="right", no_wrap=True, vertical="bottom")
-    for arm, row in facts.fit_rows().items():
-        fits.add_row(plain_text(arm), *(plain_text(row[column]) for column in FIT_COLUMNS))
-    print_table(fits)
-    bins = _table("mean relative score by frequency in all data; concepts that never occur are in no fit")
+    title = f"relative score and frequency, {runs} {'run' if runs == 1 else 'runs'}, 95 % intervals"
+    fits = ([arm, *(row[column] for column in FIT_COLUMNS)] for arm, row in facts.fit_rows().items())
+    columns = [name.replace(", ", ",\n") for name in FIT_COLUMNS.values()]
+    print_table(make_table(["arm", *columns], fits, ["arm"], title, **UNDERLINED))
+    title = "mean relative score by frequency in all data; concepts that never occur are in no fit"
     shown = [arm for arm in facts.arms if arm in facts.fitted]
-    for title in ("training samples", "n", *shown):
-        bins.add_column(title, justify="left" if title == "training samples" else "right", no_wrap=True)
-    for row in facts.bins():
-        bins.add_row(*map(plain_text, (row["label"], row["concepts"], *(row.get(arm, "-") for arm in shown))))
-    print_table(bins)
+    bins = ([row["label"], row["concepts"], *(row.get(arm, "-") for arm in shown)] for row in facts.bins())
+    samples = "training samples"
+    print_table(make_table([samples, "n", *shown], bins, [samples], title, **UNDERLINED))
 
 
 def _print_concepts(facts: "ConceptFacts") -> None:
@@ -137,7 +133,7 @@ def _print_concepts(facts: "ConceptFacts") -> None:
     from hpcddm.evaluation.report.concept_facts import MAX_NEVER, MAX_SPLIT
 
     if facts.indistinct:
-        _print_text(f"{facts.indistinct} concepts were drawn and have no score: real images of them do not stand out")
+        echo(f"{facts.indistinct} concepts were drawn and have no score: real images of them do not stand out")
     groups = (
         (f"worst drawn of {len(facts.occurring)} concepts with a score, by {facts.arm}", facts.worst),
         (f"never in the training data: the worst of {len(facts.never)}", facts.never[:MAX_NEVER]),
@@ -152,23 +148,23 @@ def _print_rows(facts: "ConceptFacts", title: str, rows: Sequence["ConceptRow"])
     from hpcddm.evaluation.concepts.concept_table import HOME_ARM
     from hpcddm.evaluation.report.concept_facts import shown_name, title_of
 
-    table = _table(title)
-    table.add_column("concept", max_width=40, no_wrap=True)
     arms = [*facts.arms, HOME_ARM]
-    for heading in ("samples", "expert", "of them", *map(title_of, arms)):
-        table.add_column(heading, justify="right", no_wrap=True)
+    cells = []
     for row in rows:
         share = "-" if row.share_at_home is None else f"{row.share_at_home:.0%}"
         scores = ["-" if (score := row.relative(arm)) is None else f"{score:.2f}" for arm in arms]
         home = "-" if row.home is None else str(row.home)
-        table.add_row(plain_text(shown_name(row.name)), f"{row.frequency:,}", home, share, *scores)
+        cells.append([shown_name(row.name), f"{row.frequency:,}", home, share, *scores])
+    columns = ("concept", "samples", "expert", "of them", *map(title_of, arms))
+    table = make_table(columns, cells, ["concept"], title, **UNDERLINED)
+    table.columns[0].max_width = 40
     print_table(table)
 
 
 def _print_advice(facts: "ConceptFacts", root: Path) -> None:
     """Print starving experts, the proposal with its command, and the paths of the files."""
     run, starving = RunDir(root), ", ".join(map(str, facts.starving))
-    _print_text(f"starving experts: {starving}" if starving else "no expert starves")
+    echo(f"starving experts: {starving}" if starving else "no expert starves")
     moved = facts.moved
     if sum(moved.values()):
         echo(
@@ -200,11 +196,3 @@ def _as_json(roots: Sequence[Path], contents: Sequence[Mapping[str, Any]], facts
         "answer": {"headline": facts.answer.headline, "reasons": facts.answer.reasons},
         "fits": facts.content["fits"],
     }
-
-
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
-
-
-def _print_text(text: str, style: str = "") -> None:
-    table_console().print(plain_text(text, style=style), soft_wrap=True)

@@ -5,6 +5,8 @@ from pathlib import Path
 import click
 
 from hpcddm.commands.options import RUN, TRUST
+from hpcddm.commands.submit import submit_missing
+from hpcddm.commands.trusted_settings import trusted_site_and_template
 from hpcddm.config import trusted_submissions
 from hpcddm.errors import exit_codes, require
 from hpcddm.errors.printing import echo
@@ -12,7 +14,7 @@ from hpcddm.launch import continuation
 from hpcddm.runs import provenance
 from hpcddm.runs.lease import HeldElsewhere
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.stored_experiment import is_sweep
+from hpcddm.runs.stored_experiment import is_sweep, stored_experiment, with_absolute_paths
 
 
 @click.command("continue-submission", hidden=True)
@@ -41,6 +43,6 @@ def _continue(root: Path, trust_run: bool) -> int:
         for file in filter(None, (rest.sweep, rest.experiment)):
             require(Path(file).is_file(), f"{file}: not visible from here; repeat hpcddm sweep by hand")
         return submit_settings(rest.sweep, rest.site, home.root, False, False, live, rest=rest, trust_run=trust_run)
-    from hpcddm.commands.retry import continue_run
-
-    return continue_run(home, rest, live, trust_run)
+    experiment = with_absolute_paths(stored_experiment(home), home)
+    site, parts = trusted_site_and_template(rest.site, home, trust_run, in_job=True)
+    return submit_missing(experiment, site, home, only=rest.units, live=live, parts=parts, rest=rest, until=rest.until)

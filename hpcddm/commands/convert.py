@@ -5,14 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from hpcddm.commands.options import OVERRIDES, PATH
-from hpcddm.commands.terminal import plain_text, print_table
+from hpcddm.commands.terminal import make_table, print_table
 from hpcddm.config import variants
-from hpcddm.config.experiment import Experiment, ExpertConfig
+from hpcddm.config.experiment import ExpertConfig
 from hpcddm.config.models import LayoutSettings
-from hpcddm.config.training import Expert
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import echo
 from hpcddm.files import atomic
@@ -60,7 +58,10 @@ def convert(
     """
     _check_options(layout, output)
     experiment = load_experiment(like, overrides)
-    named = None if expert is None else _expert(experiment, expert)
+    valid = {str(own): own for own in all_experts(experiment)}
+    if expert is not None and expert not in valid:
+        raise ConfigError(f"--expert {expert}: valid are {', '.join(valid)}")
+    named = None if expert is None else valid[expert]
     from hpcddm.models.checkpoints import conversion, file_formats
 
     stored = file_formats.read_checkpoint(source)
@@ -83,14 +84,6 @@ def convert(
     }
     _save(made.tensors, description, output)
     _print(made, description, output)
-
-
-def _expert(experiment: Experiment, text: str) -> Expert:
-    """Return the expert with a number or a name; raises `ConfigError` with the valid ones."""
-    valid = {str(expert): expert for expert in all_experts(experiment)}
-    if text not in valid:
-        raise ConfigError(f"--expert {text}: valid are {', '.join(valid)}")
-    return valid[text]
 
 
 def _check_options(layout: str, output: Path) -> None:
@@ -161,14 +154,9 @@ def _save(tensors: dict[str, Any], description: dict[str, Any], output: Path) ->
 
 
 def _print(made: Any, description: dict[str, Any], output: Path) -> None:
-    table = Table(
-        title=f"{description['source']} ({description['layout']}), SHA-256 {description['source_sha256'][:12]}",
-        title_justify="left",
-    )
-    for name in ("tensor", "number", "verdict", "why"):
-        table.add_column(name, justify="right" if name == "number" else "left", no_wrap=name != "why")
-    for name, count, verdict, reason in made.table():
-        table.add_row(plain_text(name), str(count), verdict, plain_text(reason))
+    title = f"{description['source']} ({description['layout']}), SHA-256 {description['source_sha256'][:12]}"
+    table = make_table(("tensor", "number", "verdict", "why"), made.table(), ("tensor", "verdict", "why"), title)
+    table.columns[-1].no_wrap = False
     print_table(table)
     for note in description["notes"]:
         echo(f"note: {note}")

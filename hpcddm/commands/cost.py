@@ -3,17 +3,16 @@
 import json
 import time
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.table import Table
 
 from hpcddm.commands.job_costs import JobCost, list_job_costs, units_with_logs
 from hpcddm.commands.options import JSON, RUN
-from hpcddm.commands.terminal import plain_text, print_table, table_console
+from hpcddm.commands.terminal import WITHOUT_LINES, make_table, plain_text, print_table
+from hpcddm.errors.printing import echo
 from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.jobs.attempt_records import read_records
@@ -54,13 +53,14 @@ def cost(root: Path, records_only: bool, as_json: bool) -> None:
         ]
     source = _source(spent, why_not)
     if as_json:
-        print(json.dumps(_as_json(root, source, spent), indent=1, allow_nan=False))
+        rows = [asdict(cost) | {"cpu_hours": cost.cpu_hours, "gpu_hours": cost.gpu_hours} for cost in spent]
+        totals = _totals(spent) | {"is_estimate": any(cost.is_estimate for cost in spent)}
+        content = {"run": str(root), "source": source, "total": totals, "attempts": rows}
+        print(json.dumps(content, indent=1, allow_nan=False))
         return
-    console = table_console()
     if spent:
         print_table(_table(spent, "setting" if is_sweep(run) else "unit"), labels=2)
-    for line in (_total_line(spent), f"source: {source}", *_legend(spent)):
-        console.print(plain_text(line), soft_wrap=True)
+    echo(_total_line(spent), f"source: {source}", *_legend(spent))
 
 
 def _query_sacct(run: RunDir) -> tuple[list[Execution], str]:
@@ -110,19 +110,18 @@ def _source(spent: list[JobCost], why_not: str) -> str:
 def _table(spent: list[JobCost], what: str) -> Table:
     """Build the table of every attempt and the sum of each unit; of a sweep's settings the sums alone."""
     kinds = ["GPU", "CPU"] if any(job_cost.gpus for job_cost in spent) else ["CPU"]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     amounts = [word for kind in kinds for word in (f"{kind}s", f"{kind}-h", "wasted")]
-    for name in (what, "try", "job", "ended", "time", *amounts):
-        table.add_column(name, no_wrap=True, justify="left" if name in (what, "job", "ended") else "right")
+    rows: list[list[object]] = []
     for unit in dict.fromkeys(job_cost.unit for job_cost in spent):
         costs = [job_cost for job_cost in spent if job_cost.unit == unit]
         for job_cost in costs if what == "unit" else []:
             cells = [unit, str(job_cost.attempt or "-"), job_cost.job or "", job_cost.ending, _time([job_cost])]
-            table.add_row(*map(plain_text, [*cells, *_amounts([job_cost], kinds)]))
+            rows.append([*cells, *_amounts([job_cost], kinds)])
         if len(costs) > 1 or what != "unit":
             cells = [unit, "all", "", "", _time(costs), *_amounts(costs, kinds)]
-            table.add_row(*(plain_text(word, style="bold") for word in cells))
-    return table
+            rows.append([plain_text(word, style="bold") for word in cells])
+    columns = (what, "try", "job", "ended", "time", *amounts)
+    return make_table(columns, rows, (what, "job", "ended"), **WITHOUT_LINES)
 
 
 def _time(spent: list[JobCost]) -> str:
@@ -138,14 +137,12 @@ def _amounts(spent: list[JobCost], kinds: list[str]) -> list[str]:
     return cells
 
 
-def _totals(spent: Iterable[JobCost]) -> dict[str, float]:
-    spent = list(spent)
-    return {
-        "gpu_hours": sum(job_cost.gpu_hours for job_cost in spent),
-        "wasted_gpu_hours": sum(job_cost.gpu_hours * job_cost.wasted for job_cost in spent),
-        "cpu_hours": sum(job_cost.cpu_hours for job_cost in spent),
-        "wasted_cpu_hours": sum(job_cost.cpu_hours * job_cost.wasted for job_cost in spent),
-    }
+def _totals(spent: list[JobCost]) -> dict[str, float]:
+    totals = {}
+    for key in ("gpu_hours", "cpu_hours"):
+        totals[key] = sum(getattr(cost, key) for cost in spent)
+        totals[f"wasted_{key}"] = sum(getattr(cost, key) * cost.wasted for cost in spent)
+    return totals
 
 
 def _total_line(spent: list[JobCost]) -> str:
@@ -172,12 +169,3 @@ def _legend(spent: list[JobCost]) -> list[str]:
 
 def _hours(hours: float) -> str:
     return f"{hours:,.2f}" if hours >= 1 or not hours else f"{hours:.4f}"
-
-
-def _as_json(root: Path, source: str, spent: list[JobCost]) -> dict[str, Any]:
-    rows = []
-    for job_cost in spent:
-        row = asdict(job_cost) | {"cpu_hours": job_cost.cpu_hours, "gpu_hours": job_cost.gpu_hours}
-        rows.append(row)
-    totals = _totals(spent) | {"is_estimate": any(job_cost.is_estimate for job_cost in spent)}
-    return {"run": str(root), "source": source, "total": totals, "attempts": rows}

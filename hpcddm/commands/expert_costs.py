@@ -46,15 +46,9 @@ def expert_costs(
         trained_on = described["samples"] + described.get("other_clusters", 0)
         flops, seconds = estimates[key].flops, estimates[key].seconds
         gpus = resources.nodes * resources.gpus_per_node
-        costs.append(
-            ExpertCost(
-                expert,
-                described["samples"],
-                unit_training(experiment, key).images / trained_on,
-                flops,
-                None if seconds is None else gpus * seconds / 3600,
-            )
-        )
+        passes = unit_training(experiment, key).images / trained_on
+        hours = None if seconds is None else gpus * seconds / 3600
+        costs.append(ExpertCost(expert, described["samples"], passes, flops, hours))
     return costs
 
 

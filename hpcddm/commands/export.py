@@ -1,11 +1,11 @@
 """The verb export: a trained denoiser as a folder that stock diffusers loads."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
+import jinja2
 
 from hpcddm.commands.options import PATH, RUN, UNIT
 from hpcddm.config import variants
@@ -35,44 +35,6 @@ PIPELINE_CLASSES = 1000
 """diffusers' DiTPipeline takes number 1000 for the null class, however many classes there are."""
 DDIM_PREDICTIONS = {"epsilon": "epsilon", "x0": "sample", "v": "v_prediction"}
 """Prediction type of hpcddm -> that of diffusers."""
-
-README = """{unit} of an hpcddm run, SHA-256 of its weights {sha256}
-
-`make install` of hpcddm leaves out what loads it:
-
-{install}
-
-from diffusers import AutoencoderKL, DiTPipeline, DiTTransformer2DModel
-
-transformer = DiTTransformer2DModel.from_pretrained(FOLDER, subfolder="transformer")
-
-Classes are 0 to {last_class}; the null class is {null_class}.
-{names}The network predicts {prediction}, of images or latents ({channels}, {side}, {side}), at timestep = 1000 t,
-with data at t = 0 and noise at t = 1.
-{space}{spacing}{scheduler}"""
-LATENTS = """
-What it sees of an image is (latents - shift) * scale, channel by channel, of the autoencoder {autoencoder}:
-shift = {shift}
-scale = {scale}
-Decode its samples as x / scale + shift; DiTPipeline itself divides by its autoencoder's scaling_factor.
-"""
-ORIGINAL_SPACING = """
-diffusers spaces the 128 frequencies of the time by 1/127 of their range, the original DiT and this network by 1/128
-(a network with `time_spacing: diffusers` would need no such line). Exactly this network's outputs come after
-
-for block in transformer.transformer_blocks:
-    block.norm1.emb.time_proj.downscale_freq_shift = 0
-"""
-PIPELINE = """
-With an autoencoder, which is not part of this folder (the one whose latents the network was trained on):
-
-pipeline = DiTPipeline.from_pretrained(FOLDER, vae=AutoencoderKL.from_pretrained(...))
-
-Without one, for a network of pixels: scheduler.step in a loop, as DiTPipeline does before it decodes.
-"""
-NO_PIPELINE = """
-No scheduler of diffusers knows this path with this prediction, so there is none here.
-"""
 
 
 @click.command()
@@ -110,8 +72,15 @@ def export(root: Path, unit: str, output: Path) -> None:
     theirs, config = dump(tensors, info, PIPELINE_CLASSES)
     scheduler = scheduler_config(info.objective)
     names = stored_class_names(experiment, run)
-    named = "" if are_numbers(names) else f"class_names = {json.dumps(names)}\n"
-    readme = _readme(unit, stored.sha256, info, config, scheduler, _space(run, experiment), named)
+    readme = _render_readme(
+        unit=unit,
+        sha256=stored.sha256,
+        info=info,
+        null_class=config["num_embeds_ada_norm"],
+        class_names="" if are_numbers(names) else json.dumps(names),
+        has_scheduler=scheduler is not None,
+        **_latents(run, experiment),
+    )
     try:
         _write(output, theirs, config, stored.description, scheduler)
         (output / "README.txt").write_text(readme)
@@ -156,7 +125,6 @@ def _write(
     description: dict[str, Any],
     scheduler: dict[str, Any] | None,
 ) -> None:
-
     from hpcddm.models.checkpoints.file_formats import DIFFUSERS_WEIGHTS
     from hpcddm.models.checkpoints.writing import save_tensors
 
@@ -178,32 +146,21 @@ def _json(path: Path, values: dict[str, Any]) -> None:
     path.write_text(json.dumps(values, indent=2) + "\n")
 
 
-def _space(run: RunDir, experiment: Experiment) -> str:
-    """Describe the latents that the network sees, '' where it sees pixels; raises `UserError` without their scale."""
+def _latents(run: RunDir, experiment: Experiment) -> dict[str, Any]:
+    """Return the autoencoder and the scale of the latents that the network sees; empty where it sees pixels.
+
+    Raises `UserError` without their scale.
+    """
     space = latent_space(experiment)
     if space is None:
-        return ""
+        return {}
     settings = json.dumps(space.autoencoder.model_dump(mode="json", exclude_none=True))
     name = f"{settings} in {run.unit(AUTOENCODER)}" if space.autoencoder.is_trained else settings
-    path = run.output(LATENT_SCALE, SCALE_FILE)
-    return LATENTS.format(autoencoder=name, **asdict(checked_reads.read_required_json(path, LatentScale)))
+    scale = checked_reads.read_required_json(run.output(LATENT_SCALE, SCALE_FILE), LatentScale)
+    return {"autoencoder": name, "scale": scale}
 
 
-def _readme(
-    unit: str, sha256: str, info: Any, config: dict[str, Any], scheduler: dict[str, Any] | None, space: str, names: str
-) -> str:
-    path = info.objective.schedule.name
-    return README.format(
-        install=install_command("diffusers>=0.35"),
-        unit=unit,
-        sha256=sha256,
-        last_class=info.num_classes - 1,
-        names=names,
-        null_class=config["num_embeds_ada_norm"],
-        prediction=f"{info.objective.name} on the path {path}",
-        channels=info.channels,
-        side=info.image_size,
-        space=space,
-        spacing=ORIGINAL_SPACING if info.model.time_spacing == "original" else "",
-        scheduler=PIPELINE if scheduler is not None else NO_PIPELINE,
-    )
+def _render_readme(**facts: Any) -> str:
+    template = Path(__file__).with_name("export_readme.txt.j2").read_text()
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    return environment.from_string(template).render(install=install_command("diffusers>=0.35"), **facts)

@@ -2,8 +2,9 @@
 
 import time
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from hpcddm.jobs.attempt_records import AttemptRecord, as_number, read_records
 from hpcddm.jobs.outcome import Outcome
@@ -97,10 +98,11 @@ def _unit(key: str, tried: list[AttemptRecord], executions: list[Execution]) -> 
         is_running = not later and record.is_open and record.beat is not None and record.beat.is_fresh
         wasted = 0.0 if is_running else _wasted(record, later)
         ending = "running" if is_running else str(record.decision or record.outcome or "no word")
+        cost = _by_records(key, record, wasted, ending)
         if match:
-            costs.append(_by_sacct(key, record, match, wasted, ending))
-        else:
-            costs.append(_by_records(key, record, wasted, ending))
+            gpus = cost.gpus if match.gpus is None else match.gpus
+            cost = replace(cost, cpus=match.cpus or cost.cpus, gpus=gpus, **_times(match))
+        costs.append(cost)
     costs += [_before_python(key, execution) for execution in unmatched]
     return sorted(costs, key=lambda job_cost: job_cost.started or 0.0)
 
@@ -115,24 +117,6 @@ def _match(record: AttemptRecord, executions: list[Execution]) -> Execution | No
         return None
     nearest = min(candidates, key=lambda execution: abs(execution.started - started))
     return nearest if abs(nearest.started - started) < MATCH_SECONDS else None
-
-
-def _by_sacct(key: str, record: AttemptRecord, execution: Execution, wasted: float, ending: str) -> JobCost:
-    gpus = execution.gpus if execution.gpus is not None else _count(record, "gpus")
-    return JobCost(
-        unit=key,
-        attempt=record.number,
-        job=record.job,
-        started=execution.started,
-        ended=execution.ended,
-        seconds=execution.seconds,
-        cpus=execution.cpus or _count(record, "cpus"),
-        gpus=gpus,
-        wasted=wasted,
-        source="sacct",
-        is_estimate=False,
-        ending=ending,
-    )
 
 
 def _by_records(key: str, record: AttemptRecord, wasted: float, ending: str) -> JobCost:
@@ -163,16 +147,18 @@ def _before_python(key: str, execution: Execution) -> JobCost:
         unit=key,
         attempt=None,
         job=execution.job,
-        started=execution.started,
-        ended=execution.ended,
-        seconds=execution.seconds,
         cpus=execution.cpus,
         gpus=execution.gpus or 0,
         wasted=0.0 if is_running else 1.0,
-        source="sacct",
-        is_estimate=False,
         ending="running" if is_running else f"{execution.state.lower()} before Python",
+        **_times(execution),
     )
+
+
+def _times(execution: Execution) -> dict[str, Any]:
+    """Return what sacct knows better than the run's own records."""
+    times = {"started": execution.started, "ended": execution.ended, "seconds": execution.seconds}
+    return times | {"source": "sacct", "is_estimate": False}
 
 
 def _wasted(record: AttemptRecord, later: list[AttemptRecord]) -> float:

@@ -57,14 +57,11 @@ def _tail(run: RunDir, unit: str, record: AttemptRecord, rank: int) -> bool:
         latest = read_record(record.number, record.folder)
         later = any(number > record.number for number, _ in list_attempts(run.logs(unit)))
         log.print_new()
-        if _is_final(latest):
-            echo(f"--- attempt {latest.number} ended: {latest.decision or latest.outcome}{_because(latest)}")
-            return not later
-        if later or latest.decision in COMES_BACK:
-            echo(
-                f"--- attempt {latest.number} ended: {latest.decision or latest.outcome or 'no word'}{_because(latest)}"
-            )
-            return False
+        is_final = _is_final(latest)
+        if is_final or later or latest.decision in COMES_BACK:
+            reason = f" ({latest.reason})" if latest.reason else ""
+            echo(f"--- attempt {latest.number} ended: {latest.decision or latest.outcome or 'no word'}{reason}")
+            return is_final and not later
         if latest.is_open and latest.beat and not latest.beat.is_fresh and not has_warned:
             echo(f"--- no sign of life since {time.strftime('%H:%M:%S', time.localtime(latest.beat.time))}")
             has_warned = True
@@ -78,10 +75,6 @@ def _is_final(record: AttemptRecord) -> bool:
     if record.ended_well or (record.ended and record.job is None):
         return True
     return bool(record.ended) and time.time() - (record.stopped or 0.0) > VERDICT_SECONDS
-
-
-def _because(record: AttemptRecord) -> str:
-    return f" ({record.reason})" if record.reason else ""
 
 
 class LogTail:

@@ -15,7 +15,6 @@ from hpcddm.files import checked_reads
 from hpcddm.jobs.attempt_records import AttemptRecord, read_records
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
 from hpcddm.pipeline.unit_graph import plan_units
-from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Submission
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
@@ -46,14 +45,15 @@ def logs(root: Path, unit: str, attempt: int | None, rank: int, every: bool, fol
     if "/" not in unit:
         unit = matching_unit(root, unit, [planned.key for planned in plan_units(stored_experiment(run))])
     tried = {record.number: record for record in read_records(run.logs(unit))}
-    newest = _newest(run, unit)
+    submissions = [submission for submission in submissions_of(run) if unit in submission.units]
+    newest = submissions[-1] if submissions else None
     if following and (tried or newest):
         for record in list(tried.values())[:-1] if every else []:
             _show_attempt(run, record, rank)
         follow(run, unit, rank, max(tried, default=1))
         return
     kept = (
-        _find_scheduler_files(run, unit, rank, newest if tried else None)
+        _find_scheduler_files(run, unit, rank, [newest] if tried and newest else submissions)
         if attempt is None and _is_ahead(newest, tried)
         else []
     )
@@ -66,20 +66,16 @@ def logs(root: Path, unit: str, attempt: int | None, rank: int, every: bool, fol
         for record in tried.values():
             _show_attempt(run, record, rank)
     elif tried and not kept:
-        for file in _logs(run, _chosen(unit, tried, attempt), rank):
+        number = max(tried) if attempt is None else attempt
+        if number not in tried:
+            raise ConfigError(f"{unit} has no attempt {number}; there are: {', '.join(map(str, tried))}")
+        for file in _logs(run, tried[number], rank):
             _show(file)
     if kept:
         older = f" (the one before left attempts: --attempt {max(tried)})" if tried and not every else ""
         echo(f"no attempt at {unit} by its newest job{older}; what the scheduler kept:")
         for file in kept:
             _show(file)
-
-
-def _chosen(unit: str, tried: dict[int, AttemptRecord], attempt: int | None) -> AttemptRecord:
-    number = max(tried) if attempt is None else attempt
-    if number not in tried:
-        raise ConfigError(f"{unit} has no attempt {number}; there are: {', '.join(map(str, tried))}")
-    return tried[number]
 
 
 def _logs(run: RunDir, record: AttemptRecord, rank: int) -> list[Path]:
@@ -135,10 +131,6 @@ def _clock(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
-def _newest(run: RunDir, unit: str) -> Submission | None:
-    return next((submission for submission in reversed(submissions_of(run)) if unit in submission.units), None)
-
-
 def _is_ahead(newest: Submission | None, tried: dict[int, AttemptRecord]) -> bool:
     """Tell if the newest job of a unit opened none of its attempts; True without a job or without attempts."""
     if newest is None or not tried:
@@ -147,22 +139,20 @@ def _is_ahead(newest: Submission | None, tried: dict[int, AttemptRecord]) -> boo
     return last.token != newest.uuid and (last.started or 0.0) < newest.time
 
 
-def _find_scheduler_files(run: RunDir, unit: str, rank: int, only: Submission | None) -> list[Path]:
-    """Find the scheduler's files of the last job of a unit that has any, or of the job `only`."""
-    for submission in [only] if only else reversed(submissions_of(run)):
-        if unit in submission.units and submission.job:
-            names = _names(submission.job, submission.units.index(unit), rank, submission.scheduler == "local")
+def _find_scheduler_files(run: RunDir, unit: str, rank: int, submissions: list[Submission]) -> list[Path]:
+    """Find the scheduler's files of the last job of a unit that has any.
+
+    Submitit's local executor and the template in slurm/ give them their names.
+    """
+    for submission in reversed(submissions):
+        if submission.job:
+            element = submission.job.element(submission.units.index(unit))
+            is_local = submission.scheduler == "local"
+            names = [f"{submission.job}_{rank}_log.out"] if is_local else [f"{element}.out", f"{element}_{rank}.out"]
             files = [home.jobs / name for home in journal_dirs(run) for name in names]
             if any(file.exists() for file in files):
                 return [file for file in files if file.exists()]
     return []
-
-
-def _names(job: JobId, index: int, rank: int, is_local: bool) -> list[str]:
-    """Return the names that submitit's local executor and the template in slurm/ give to a job's files."""
-    if is_local:
-        return [f"{job}_{rank}_log.out"]
-    return [f"{job.element(index)}.out", f"{job.element(index)}_{rank}.out"]
 
 
 def _show(file: Path) -> None:

@@ -2,17 +2,16 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
 
 from hpcddm.commands.expert_costs import cost_line, expert_costs, override_lines
 from hpcddm.commands.options import EXPERIMENT, JSON, OVERRIDES, RUN_DIR, SITE
-from hpcddm.commands.terminal import print_table
+from hpcddm.commands.terminal import make_table, print_table
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError
@@ -34,9 +33,9 @@ from hpcddm.runs.unit_keys import MONOLITH
 from hpcddm.runs.unit_training import images_per_step
 
 if TYPE_CHECKING:
+    from hpcddm.commands.planning.costs import UnitCosts
     from hpcddm.commands.planning.planned_collection import PlannedCollection
     from hpcddm.commands.planning.timing import CostEstimate
-    from hpcddm.commands.planning.training_memory import RankMemory
 
 SHARD = "shard"
 """Stage that indexes the images."""
@@ -138,38 +137,47 @@ def print_plan(
     else:
         experiment, counts = _assumed(experiment, assume)
     units = [unit for unit in plan_units(experiment) if unit.site in (None, site.name)]
-    rows, images, estimates = _rows(units, experiment, site, run, counts, speed)
+    # Torch takes its seconds to import, and no other verb of the login node waits for it.
+    from hpcddm.commands.planning.costs import UnitCosts
+    from hpcddm.commands.planning.training_memory import memory_line, predict_for_units
+
+    costs = UnitCosts(experiment, counts)
+    rows, images, estimates = _rows(units, costs, site, run, speed)
     experts = expert_costs(experiment, run, site, estimates) if assume is None else []
     missing = [unit for unit in units if manifest.read_if_usable(run.unit(unit.key)) is None]
     idle = gpu_remarks(site, [unit.key for unit in units], experiment)
-    numbers, in_memory = override_lines(experiment), _memory(units, experiment, site, counts)
+    numbers, in_memory = override_lines(experiment), predict_for_units([unit.key for unit in units], costs, site)
     warning = few_images_warning(experiment)
     left_out = disk_estimates.count_passed_over(experiment, run) if assume is None else {}
     total = _total(rows, disk_estimates.still_needed(missing, experiment, site, run, counts), run)
     if as_json:
-        content = {"experiment": experiment.name, "site": site.name, "stages": [asdict(row) for row in rows]}
-        totals: dict[str, Any] = {"collection": asdict(images), "total": total, "gpu_remarks": idle}
-        totals |= {"experts": [asdict(cost) for cost in experts], "own_numbers": numbers, "few_images": warning}
-        totals["passed_over"] = left_out
-        totals["memory"] = [asdict(own) for own in in_memory]
+        content = {
+            "experiment": experiment.name,
+            "site": site.name,
+            "stages": [asdict(row) for row in rows],
+            "collection": asdict(images),
+            "total": total,
+            "gpu_remarks": idle,
+            "experts": [asdict(cost) for cost in experts],
+            "own_numbers": numbers,
+            "few_images": warning,
+            "passed_over": left_out,
+            "memory": [asdict(own) for own in in_memory],
+        }
         # Not by `echo`, which cuts long lines.
-        print(json.dumps(content | totals, indent=1))
+        print(json.dumps(content, indent=1))
         return
     echo(f"{experiment.name} at {site.name}: {len(units)} units, {len(units) - len(missing)} of them complete")
     _print(rows, total, run)
     echo(f"batch     {images_per_step(experiment)}")
     _print_collection(images)
-    for line in passed_over.count_lines(left_out):
-        echo(f"passed over   {line}")
-    if experts:
-        echo(f"clusters  {cost_line(experts)}")
-    for text in numbers:
-        echo(f"override  {text}")
-    if warning is not None:
-        echo(f"warning   {warning}")
-    for text in idle:
-        echo(f"GPUs      {text}")
-    _print_memory(in_memory)
+    lines = [f"passed over   {line}" for line in passed_over.count_lines(left_out)]
+    lines += [f"clusters  {cost_line(experts)}"] if experts else []
+    lines += [f"override  {text}" for text in numbers]
+    lines += [f"warning   {warning}"] if warning else []
+    lines += [f"GPUs      {text}" for text in idle]
+    for line in [*lines, *(f"memory    {memory_line(own)}" for own in in_memory)]:
+        echo(line)
 
 
 def _assumed(experiment: Experiment, text: str) -> tuple[Experiment, dict[str, int]]:
@@ -191,19 +199,13 @@ def _assumed(experiment: Experiment, text: str) -> tuple[Experiment, dict[str, i
 
 
 def _rows(
-    units: list[PlannedUnit],
-    experiment: Experiment,
-    site: Site,
-    run: RunDir,
-    counts: dict[str, int],
-    speed: float | None,
+    units: list[PlannedUnit], costs: "UnitCosts", site: Site, run: RunDir, speed: float | None
 ) -> tuple[list[StageRow], "PlannedCollection", dict[str, "CostEstimate"]]:
-    # Torch takes its seconds to import, and no other verb of the login node waits for it.
     from hpcddm.commands.planning.benchmark import Benchmark
-    from hpcddm.commands.planning.costs import UnitCosts
     from hpcddm.commands.planning.planned_collection import plan_collection
     from hpcddm.commands.planning.timing import TimeEstimator
 
+    experiment, counts = costs.experiment, costs.workload.counts
     groups: dict[tuple[str, Resources], list[PlannedUnit]] = {}
     for unit in units:
         name = unit.key if unit.key == MONOLITH or unit.key in STAGES[unit.stage].other_kinds else unit.stage
@@ -211,7 +213,7 @@ def _rows(
     rows: list[StageRow] = []
     by_key: dict[str, CostEstimate] = {}
     with Benchmark(experiment) as benchmark:
-        clock = TimeEstimator(UnitCosts(experiment, counts), benchmark, run, site.scheduler == "local", speed)
+        clock = TimeEstimator(costs, benchmark, run, site.scheduler == "local", speed)
         for (name, resources), group in groups.items():
             siblings = [unit.key for unit in units if kind_of(unit.key) is kind_of(group[0].key)]
             estimates = [clock.estimate(unit.key, siblings, resources) for unit in group]
@@ -225,20 +227,6 @@ def _rows(
         index = next(row for row in rows if row.stage == SHARD)
         tars = plan_collection(experiment, counts, site, benchmark, (index.units, index.unit_hours), index.bytes_kept)
     return rows, tars, by_key
-
-
-def _memory(units: list[PlannedUnit], experiment: Experiment, site: Site, counts: dict[str, int]) -> "list[RankMemory]":
-    from hpcddm.commands.planning.costs import UnitCosts
-    from hpcddm.commands.planning.training_memory import predict_for_units
-
-    return predict_for_units([unit.key for unit in units], UnitCosts(experiment, counts), site)
-
-
-def _print_memory(in_memory: "list[RankMemory]") -> None:
-    from hpcddm.commands.planning.training_memory import memory_line
-
-    for own in in_memory:
-        echo(f"memory    {memory_line(own)}")
 
 
 def _slots(seconds: float | None, resources: Resources, site: Site) -> int | None:
@@ -257,22 +245,17 @@ def _slots(seconds: float | None, resources: Resources, site: Site) -> int | Non
 def _row(
     name: str, resources: Resources, estimates: Sequence[Any], slots: Sequence[int | None], need: DiskSpace
 ) -> StageRow:
-    seconds = _unless_unknown([estimate.seconds for estimate in estimates])
-    flops = _unless_unknown([estimate.flops for estimate in estimates])
-    hours = None if seconds is None else sum(seconds) / 3600
-    known_slots = _unless_unknown(slots)
+    of_each = [None if estimate.seconds is None else estimate.seconds / 3600 for estimate in estimates]
+    hours = _together(sum, of_each)
     return StageRow(
         stage=name,
         units=len(estimates),
-        nodes=resources.nodes,
-        ranks_per_node=resources.ranks_per_node,
-        cpus_per_rank=resources.cpus_per_rank,
-        gpus_per_node=resources.gpus_per_node,
-        flops=None if flops is None else sum(flops),
-        unit_hours=None if seconds is None else max(seconds) / 3600,
+        **resources.model_dump(include={"nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_node"}),
+        flops=_together(sum, [estimate.flops for estimate in estimates]),
+        unit_hours=_together(max, of_each),
         cpu_hours=None if hours is None else hours * resources.ranks * resources.cpus_per_rank,
         gpu_hours=None if hours is None else hours * resources.nodes * resources.gpus_per_node,
-        slots=None if known_slots is None else max(known_slots),
+        slots=_together(max, slots),
         bytes_kept=need.kept,
         bytes_working=need.working,
         files=need.files,
@@ -281,8 +264,9 @@ def _row(
     )
 
 
-def _unless_unknown(values: Sequence[Any]) -> Sequence[Any] | None:
-    return None if any(value is None for value in values) else values
+def _together(combine: Callable[[Any], Any], values: Sequence[Any]) -> Any:
+    """Combine values; None if one of them is unknown."""
+    return None if None in values else combine(values)
 
 
 def _total(rows: list[StageRow], needed: DiskSpace, run: RunDir) -> dict[str, Any]:
@@ -298,20 +282,8 @@ def _total(rows: list[StageRow], needed: DiskSpace, run: RunDir) -> dict[str, An
 
 
 def _print(rows: list[StageRow], total: dict[str, Any], run: RunDir) -> None:
-    table = Table(title_justify="left")
-    for name in ("stage", "units", "nodes x ranks", "CPUs", "GPUs", "FLOPs", "a unit takes", "CPU-h", "GPU-h", "slots"):
-        table.add_column(name, justify="left" if name == "stage" else "right", no_wrap=True)
-    for name in ("kept", "at work", "files", "time from"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        cores = row.nodes * row.ranks_per_node * row.cpus_per_rank
-        table.add_row(
-            *(row.stage, str(row.units), f"{row.nodes} x {row.ranks_per_node}", str(cores)),
-            *(str(row.nodes * row.gpus_per_node), f"{row.flops:.2e}" if row.flops else "-", _duration(row.unit_hours)),
-            *(_hours(row.cpu_hours), _hours(row.gpu_hours), str(row.slots or "-")),
-            *(format_bytes(row.bytes_kept), format_bytes(row.bytes_working), f"{row.files:,}", row.time_source),
-        )
-    print_table(table)
+    cells = [_cells(row) for row in rows]
+    print_table(make_table(cells[0], (row.values() for row in cells), ["stage"]))
     echo(*LEGEND)
     incomplete = " without the stages of unknown time" if any(row.unit_hours is None for row in rows) else ""
     echo(
@@ -326,6 +298,26 @@ def _print(rows: list[StageRow], total: dict[str, Any], run: RunDir) -> None:
         f"storage   at most {format_bytes(total['bytes_still_needed'])} and {total['files_still_needed']:,} files still"
         f" to write in {run.root}, {format_bytes(total['bytes_free'])} and {free_files}"
     )
+
+
+def _cells(row: StageRow) -> dict[str, object]:
+    """Format a row by column."""
+    return {
+        "stage": row.stage,
+        "units": row.units,
+        "nodes x ranks": f"{row.nodes} x {row.ranks_per_node}",
+        "CPUs": row.nodes * row.ranks_per_node * row.cpus_per_rank,
+        "GPUs": row.nodes * row.gpus_per_node,
+        "FLOPs": f"{row.flops:.2e}" if row.flops else "-",
+        "a unit takes": _duration(row.unit_hours),
+        "CPU-h": _hours(row.cpu_hours),
+        "GPU-h": _hours(row.gpu_hours),
+        "slots": row.slots or "-",
+        "kept": format_bytes(row.bytes_kept),
+        "at work": format_bytes(row.bytes_working),
+        "files": f"{row.files:,}",
+        "time from": row.time_source,
+    }
 
 
 def _print_collection(images: "PlannedCollection") -> None:

@@ -8,7 +8,7 @@ import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -17,8 +17,7 @@ import click
 
 from hpcddm.commands import prefetch_hub
 from hpcddm.commands.options import OVERRIDES, PATH
-from hpcddm.commands.prefetch_data import fetch_download
-from hpcddm.commands.prefetch_idx import fetch_idx
+from hpcddm.commands.prefetch_data import fetch_download, fetch_idx, is_needed
 from hpcddm.config import paths, pretrained, variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.package_data import find_yaml
@@ -31,8 +30,7 @@ from hpcddm.files import atomic
 from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.loading.missing_images import images_note, missing_paths
 from hpcddm.sources.downloads import DOWNLOADS
-from hpcddm.sources.downloads.idx_files import IDX_FILES, IdxFiles
-from hpcddm.sources.downloads.npm_packages import NpmDownload
+from hpcddm.sources.downloads.idx_files import IDX_FILES
 
 VARIANT_PACKAGES = (
     "evaluation/concepts/taggers",
@@ -75,16 +73,6 @@ def prefetch(
              hpcddm prefetch wordnet --from downloads
     Next:    hpcddm submit fashion_mnist --site my-cluster
     """
-    fetch_needed(name, overrides, folder, archives_in)
-
-
-def fetch_needed(
-    name: str | None, overrides: tuple[str, ...], folder: Path | None = None, archives_in: Path | None = None
-) -> None:
-    """Fetch the downloads and weights of an experiment, or the weights of all variants; check all by SHA-256.
-
-    Raises `UserError` when a file is missing, cannot be fetched or has another hash.
-    """
     cache = folder and folder.resolve()
     if archives_in or _is_download(name):
         if name not in DOWNLOADS:
@@ -92,38 +80,57 @@ def fetch_needed(
         fetch_download(DOWNLOADS[name], cache, archives_in)
     else:
         experiment = load_experiment(name, overrides) if name else None
-        downloads = _downloads_of(experiment) if experiment else []
-        idx_files = _idx_files_of(experiment) if experiment else []
-        fetches: list[Callable[[], object]] = [partial(fetch_download, one, cache, None) for one in downloads]
-        fetches += [partial(fetch_idx, one, cache) for one in idx_files]
-        if experiment and not idx_files:
-            _describe_images(experiment)
-        files = _weights_of(experiment) if experiment else _of_all_variants()
-        fetches += [partial(_fetch_weights, [file], cache) for file in files]
+        data = _data_of(experiment, cache) if experiment else []
+        weights = _weights_of(experiment, cache)
         if cache:
             # The cache in which weights of the hub are looked for.
             os.environ[pretrained.CACHE_VARIABLE] = str(cache)
-        of_user = _of_user(experiment) if experiment else []
-        call_all([*fetches, *(partial(prefetch_hub.verify_or_fetch, place, variant) for place, variant in of_user)])
-        if not files and not of_user:
+        call_all([*data, *weights])
+        if not weights:
             echo(f"{name}: needs no pretrained weights")
-            if not downloads and not idx_files:
+            if not data:
                 return
     if cache:
         echo(f"jobs find them with: export {pretrained.CACHE_VARIABLE}={cache}")
 
 
-def _fetch_weights(files: list[PretrainedFile], cache: Path | None) -> None:
-    for file in files:
-        path = pretrained.cached_file(file, cache)
-        wrong = pretrained.defect(file, path)
-        if wrong is None:
-            echo(f"present  {path}  SHA-256 {file.sha256[:12]} proven")
-            continue
-        if wrong != "missing":
-            echo(f"{path} is {wrong}; fetching it again")
+def _data_of(experiment: Experiment, cache: Path | None) -> list[Callable[[], object]]:
+    """List what fetches downloads and images of an experiment; print how to get images that cannot be fetched."""
+    needed = {download for _, variant in variants_of(experiment) for download in variant.downloads}
+    values = experiment.model_dump()
+    named = [Path(holder[key]) for holder, key in paths.find_paths(values, Experiment)]
+    images = [one for one in IDX_FILES if one.folder in named or one.place() in named]
+    for path in [] if images else missing_paths(experiment):
+        text = images_note(experiment.name) or "Put your own images there, or name their folder in data.source"
+        echo(f"images   {path}: not there, and prefetch cannot fetch it. {text}")
+    downloads = [partial(fetch_download, one, cache, None) for one in DOWNLOADS.values() if one.name in needed]
+    return [*downloads, *(partial(fetch_idx, one, cache) for one in images)]
+
+
+def _weights_of(experiment: Experiment | None, cache: Path | None) -> list[Callable[[], object]]:
+    """List what fetches and proves the weights of an experiment; None for those of all variants."""
+    if experiment is None:
+        return [partial(_fetch_weights, file, cache) for file in _of_all_variants()]
+    used = variants_of(experiment)
+    files = [file for _, variant in used for file in variant.pretrained]
+    return [
+        *(partial(_fetch_weights, file, cache) for file in dict.fromkeys(files)),
+        *(partial(prefetch_hub.verify_or_fetch, key, own) for key, own in used if isinstance(own, SettingsWithWeights)),
+    ]
+
+
+def _of_all_variants() -> list[PretrainedFile]:
+    names = [(package, name) for package in VARIANT_PACKAGES for name in variants.list_variants(package)]
+    files = [file for package, name in names for file in variants.settings_class(package, name).pretrained]
+    return list(dict.fromkeys(files))
+
+
+def _fetch_weights(file: PretrainedFile, cache: Path | None) -> None:
+    path = pretrained.cached_file(file, cache)
+    proof = f"SHA-256 {file.sha256[:12]} proven"
+    if is_needed(path, pretrained.defect(file, path), proof):
         fetch(file, path)
-        echo(f"fetched  {path}  {file.size / 1e6:.1f} MB, SHA-256 {file.sha256[:12]} proven")
+        echo(f"fetched  {path}  {file.size / 1e6:.1f} MB, {proof}")
 
 
 def fetch(file: PretrainedFile, path: Path) -> None:
@@ -139,54 +146,14 @@ def fetch(file: PretrainedFile, path: Path) -> None:
         raise UserError(f"{path}: cannot write {file.size} bytes: {error.strerror}") from error
 
 
-def _downloads_of(experiment: Experiment) -> list[NpmDownload]:
-    """List the downloads that variants need."""
-    needed = {download for _, variant in variants_of(experiment) for download in variant.downloads}
-    return [one for one in DOWNLOADS.values() if one.name in needed]
-
-
-def _idx_files_of(experiment: Experiment) -> list[IdxFiles]:
-    """List the data sets whose folder, or whose place in the cache, the experiment names."""
-    values = experiment.model_dump()
-    named = [Path(holder[key]) for holder, key in paths.find_paths(values, Experiment)]
-    return [one for one in IDX_FILES if one.folder in named or one.place() in named]
-
-
-def _describe_images(experiment: Experiment) -> None:
-    """Say of images that are not there, and that this verb cannot fetch, how to get them."""
-    for path in missing_paths(experiment):
-        text = images_note(experiment.name) or "Put your own images there, or name their folder in data.source"
-        echo(f"images   {path}: not there, and prefetch cannot fetch it. {text}")
-
-
 def _is_download(name: str | None) -> bool:
     """Tell if a name is that of a download, and of no experiment."""
     if name not in DOWNLOADS:
         return False
-    try:
+    with suppress(ConfigError):
         find_yaml(str(name), "experiments", "experiment")
-    except ConfigError:
-        return True
-    return False
-
-
-def _weights_of(experiment: Experiment) -> list[PretrainedFile]:
-    files = [file for _, variant in variants_of(experiment) for file in variant.pretrained]
-    return list(dict.fromkeys(files))
-
-
-def _of_user(experiment: Experiment) -> list[tuple[str, SettingsWithWeights]]:
-    """List the variants that run on weights that the user names, with their keys."""
-    return [(place, own) for place, own in variants_of(experiment) if isinstance(own, SettingsWithWeights)]
-
-
-def _of_all_variants() -> list[PretrainedFile]:
-    settings = [
-        variants.settings_class(package, name)
-        for package in VARIANT_PACKAGES
-        for name in variants.list_variants(package)
-    ]
-    return list(dict.fromkeys(file for variant in settings for file in variant.pretrained))
+        return False
+    return True
 
 
 def _download(file: PretrainedFile, path: Path, staged: Path) -> Path:

@@ -49,8 +49,11 @@ def _fetch(own: SettingsWithWeights, folder: Path) -> None:
     except LookupError as error:
         raise UserError(f"{own.weights.hub}: weights of {own.name}: {error.args[0]}; check its files") from None
     except Exception as error:
-        # Network failures raise errors of the package's HTTP client, which differs between releases.
-        raise UserError(f"{own.weights.hub}: cannot be fetched ({_reason(error)}); {_by_hand(own, folder)}") from error
+        # Network failures raise errors of the package's HTTP client, which differs between releases, often without a
+        # message; then their cause has it.
+        text = str(error) or str(error.__cause__ or "") or type(error).__name__
+        reason = text.strip().splitlines()[0]
+        raise UserError(f"{own.weights.hub}: cannot be fetched ({reason}); {_by_hand(own, folder)}") from error
 
 
 def _download(hub: Any, own: SettingsWithWeights, staged: Path) -> Path:
@@ -80,12 +83,6 @@ def _hub_package(own: SettingsWithWeights, folder: Path) -> Any:
             f" {install_command('huggingface_hub')}; or {_by_hand(own, folder)}"
         ) from None
     return huggingface_hub
-
-
-def _reason(error: Exception) -> str:
-    """Return the first line of an error, or of its cause: network errors often have no message themselves."""
-    text = str(error) or str(error.__cause__ or "") or type(error).__name__
-    return text.strip().splitlines()[0]
 
 
 def _by_hand(own: SettingsWithWeights, folder: Path) -> str:

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
-from rich.table import Table
 
-from hpcddm.commands.terminal import plain_text, print_table
+from hpcddm.commands.terminal import make_table, print_table
 from hpcddm.errors.printing import echo
 from hpcddm.evaluation.metrics import columns, headlines, led_by, short_key
 from hpcddm.evaluation.metrics.base import Better, Metric
@@ -14,6 +13,8 @@ from hpcddm.runs.stored_results import arm_metrics
 
 COUNTS = {"images": ("images", ",.0f"), "train_flops": ("training\nFLOPs", ".3g")}
 """Columns after those of the metrics: key -> title and format."""
+UNDERLINED: dict[str, Any] = {"box": box.SIMPLE, "padding": (0, 0, 0, 1)}
+"""Form of the tables, with a line below the names of the columns."""
 
 
 def print_results_table(results: dict[str, Any]) -> None:
@@ -22,16 +23,14 @@ def print_results_table(results: dict[str, Any]) -> None:
     # Those that compare classes are left out of runs whose images have none.
     led = led_by(results["leading_metric"], columns())
     shown = [metric for metric in led if any(metric.key in arm for arm in everyone.values())]
-    table = Table(title=_title(shown), title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1))
-    table.add_column("arm", no_wrap=True)
-    for title in [
-        *(metric.title.replace(" ", "\n") for metric in shown),
-        *(name for name, _ in COUNTS.values()),
-    ]:
-        table.add_column(title, justify="right", vertical="bottom", no_wrap=True)
+    titles = [metric.title.replace(" ", "\n") for metric in shown]
+    rows = []
     for name, arm in everyone.items():
-        table.add_row(plain_text(name), *(metric.text_of(arm) for metric in shown), *_counts(arm))
-    print_table(table)
+        # The floor has no training.
+        counts = (format(arm[key], form) if key in arm else "" for key, (_, form) in COUNTS.items())
+        rows.append([name, *(metric.text_of(arm) for metric in shown), *counts])
+    columns_shown = ["arm", *titles, *(name for name, _ in COUNTS.values())]
+    print_table(make_table(columns_shown, rows, ["arm"], _title(shown), **UNDERLINED))
     if others := _of_other_extractors(everyone):
         _print_figures(everyone, others)
     for label, dimension in results["few_images"].items():
@@ -59,14 +58,12 @@ def _extractor(full_key: str) -> str:
 
 def _print_figures(everyone: Mapping[str, Mapping[str, Any]], figures: Mapping[str, Metric]) -> None:
     """Print some figures, one in each line, with a column for each arm."""
-    table = Table(title="by other extractors", title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1))
-    table.add_column("figure", no_wrap=True)
-    for name in everyone:
-        table.add_column(plain_text(name.split(":")[0]), justify="right", no_wrap=True)
-    for key, metric in figures.items():
-        cells = (metric.text(arm[key]) if key in arm else "" for arm in everyone.values())
-        table.add_row(plain_text(key), *cells)
-    print_table(table)
+    rows = (
+        [key, *(metric.text(arm[key]) if key in arm else "" for arm in everyone.values())]
+        for key, metric in figures.items()
+    )
+    names = ["figure", *(name.split(":")[0] for name in everyone)]
+    print_table(make_table(names, rows, ["figure"], "by other extractors", **UNDERLINED))
 
 
 def _title(shown: Sequence[Metric]) -> str:
@@ -76,8 +73,3 @@ def _title(shown: Sequence[Metric]) -> str:
         if titles := [metric.title for metric in shown if metric.better is better]:
             parts.append(f"{better.value}: {', '.join(titles)}")
     return "; ".join(parts)
-
-
-def _counts(arm: Mapping[str, Any]) -> list[str]:
-    """Format the numbers that are not metrics; the floor has no training."""
-    return [format(arm[key], form) if key in arm else "" for key, (_, form) in COUNTS.items()]

@@ -17,7 +17,6 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo
 from hpcddm.launch.base import create_launcher
-from hpcddm.launch.continuation import RemainingUnits
 from hpcddm.launch.decision import Decision
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.submission import active_units, decide_units
@@ -87,13 +86,6 @@ def retry(
     if until and not needed_by(until, plan_units(experiment)).issuperset(failed):
         until = None
     return submit_missing(experiment, site, run, only=failed, live=live, parts=parts, until=until)
-
-
-def continue_run(run: RunDir, rest: RemainingUnits, live: bool, trust_run: bool) -> int:
-    """Submit units that an earlier submission left out; return the exit code. live, trust_run: as in `retry`."""
-    experiment = with_absolute_paths(stored_experiment(run), run)
-    site, parts = trusted_site_and_template(rest.site, run, trust_run, in_job=True)
-    return submit_missing(experiment, site, run, only=rest.units, live=live, parts=parts, rest=rest, until=rest.until)
 
 
 def _last_site(run: RunDir) -> str:

@@ -1,5 +1,6 @@
 """State of a run at one moment, one row for each unit, for `hpcddm status` and its `--json`."""
 
+import random
 import time
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,6 +29,18 @@ from hpcddm.runs.stored_results import class_names
 from hpcddm.runs.unit_keys import CATALOG, CONTINUATION, all_experts, expert_key
 from hpcddm.runs.unit_training import unit_training
 
+QUERY_SECONDS = 30
+"""Least time in seconds between two queries to the scheduler, which serves all users."""
+
+
+def jittered(seconds: float) -> float:
+    """Lengthen a time at random by up to 20 percent, so that many users do not query at the same moment.
+
+    Args:
+        seconds: The time.
+    """
+    return seconds * random.uniform(1.0, 1.2)
+
 
 @dataclass(frozen=True)
 class QueueAnswer:
@@ -35,6 +48,11 @@ class QueueAnswer:
 
     jobs: dict[str, Job] | None
     queried_at: float
+
+    @property
+    def is_old(self) -> bool:
+        """True if the scheduler may be queried again."""
+        return time.time() - self.queried_at > jittered(QUERY_SECONDS)
 
     @classmethod
     def query(cls, run: RunDir) -> "QueueAnswer":
@@ -209,14 +227,12 @@ def scan_run(run: RunDir, queue: QueueAnswer) -> RunStatus:
         rows.append(make_row(observed, experiment, run, steps))
         vanished += [key] if has_vanished(observed) else []
         waiting |= {key} if rows[-1].state == State.STOPPED and lacked_inputs(observed) else set()
-    complete = [row.unit for row in rows if row.state == State.COMPLETE]
-    origins = expert_origins(run, complete)
-    rows = [replace(row, reason=origins.get(row.unit, row.reason)) for row in rows]
-    ends = find_early_failures(submissions, vanished)
-    rows = [replace(row, reason=ends[row.unit].text) if row.unit in ends else row for row in rows]
+    reasons = expert_origins(run, [row.unit for row in rows if row.state == State.COMPLETE])
+    reasons |= {key: end.text for key, end in find_early_failures(submissions, vanished).items()}
+    rows = [replace(row, reason=reasons.get(row.unit, row.reason)) for row in rows]
     rows = add_causes(rows, states, waiting)
-    own, foreign = _split_by_site(states, sites)
-    needed = {key for unit in own for key in unit.inputs}
+    open_units = [status.unit for status in states.values() if status.state is not State.COMPLETE]
+    needed = {key for unit in open_units if unit.site in (None, *sites) for key in unit.inputs}
     rows = [
         row if row.state != State.ELSEWHERE or row.unit in needed else replace(row, next=NextStep()) for row in rows
     ]
@@ -230,7 +246,7 @@ def scan_run(run: RunDir, queue: QueueAnswer) -> RunStatus:
         refusal=refusal,
         expert_images=_expert_images(rows, experiment),
         is_continued=CONTINUATION in (queue.jobs or {}),
-        read_by_other_sites=_read_by_others(states, sites, foreign),
+        read_by_other_sites=_read_by_others(open_units, states, sites),
         until=until,
         requested=frozenset(needed_by(until, (status.unit for status in states.values())) if until else ()),
         stale=stale,
@@ -239,17 +255,12 @@ def scan_run(run: RunDir, queue: QueueAnswer) -> RunStatus:
     return replace(overview, rows=overview.without_premature_steps())
 
 
-def _split_by_site(states: dict[str, UnitStatus], sites: set[str]) -> tuple[list[PlannedUnit], list[PlannedUnit]]:
-    """Return the units that are not complete here: of this site, and of other sites."""
-    open_units = [status.unit for status in states.values() if status.state is not State.COMPLETE]
-    own = [unit for unit in open_units if unit.site in (None, *sites)]
-    return own, [unit for unit in open_units if unit not in own]
-
-
-def _read_by_others(states: dict[str, UnitStatus], sites: set[str], foreign: list[PlannedUnit]) -> dict[str, list[str]]:
-    """List the units of this site that units of other sites read, by the other site."""
+def _read_by_others(
+    open_units: list[PlannedUnit], states: dict[str, UnitStatus], sites: set[str]
+) -> dict[str, list[str]]:
+    """List the units of this site that open units of other sites read, by the other site."""
     read: dict[str, list[str]] = {}
-    for unit in foreign:
+    for unit in (unit for unit in open_units if unit.site not in (None, *sites)):
         # Each site probes experts itself.
         keys = [key for key in unit.inputs if states[key].unit.site in sites and key not in unit.gates.values()]
         read[str(unit.site)] = list(dict.fromkeys([*read.get(str(unit.site), []), *keys]))

@@ -1,10 +1,11 @@
 """The verb status: prints every unit's state and progress, and the next command."""
 
 import json
-import random
 import time
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console, Group, RenderableType
@@ -13,13 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcddm.commands.options import JSON, RUN
-from hpcddm.commands.run_status import QueueAnswer, RunStatus, scan_run
+from hpcddm.commands.run_status import QueueAnswer, RunStatus, jittered, scan_run
 from hpcddm.commands.submit_messages import clusters_line, data_lines, metric_lines
-from hpcddm.commands.terminal import needed_columns, plain_text, table_console
+from hpcddm.commands.terminal import WITHOUT_LINES, make_table, needed_columns, plain_text, table_console
 from hpcddm.commands.unit_rows import UnitRow
 from hpcddm.config.class_names import are_numbers, describe_names
 from hpcddm.errors import ConfigError, exit_codes
 from hpcddm.errors.next_step import command, without_step
+from hpcddm.errors.printing import echo
 from hpcddm.launch.journal_dirs import journal_dirs
 from hpcddm.launch.local.progress import format_duration
 from hpcddm.pipeline.state import State
@@ -29,19 +31,11 @@ from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CLUSTER_REPORT, REPORT
 
 REFRESH_SECONDS = 5
-QUERY_SECONDS = 30
-"""Least time in seconds between two queries to the scheduler, which serves all users."""
 NAMED_UNITS = 3
 STYLES = {
-    State.COMPLETE: "green",
-    State.RUNNING: "cyan",
-    State.FAILED: "red",
-    State.GAVE_UP: "red",
-    State.DAMAGED: "red",
-    State.STALE: "yellow",
-    State.HELD: "yellow",
-    State.SUSPENDED: "yellow",
-    State.UNKNOWN: "yellow",
+    **{State.COMPLETE: "green", State.RUNNING: "cyan"},
+    **dict.fromkeys((State.FAILED, State.GAVE_UP, State.DAMAGED), "red"),
+    **dict.fromkeys((State.STALE, State.HELD, State.SUSPENDED, State.UNKNOWN), "yellow"),
 }
 
 
@@ -75,20 +69,14 @@ def status(root: Path, as_json: bool, watch: bool, has_code: bool) -> int:
         print(json.dumps(overview.as_json(), indent=1, allow_nan=False))
         return overview.exit_code if has_code else exit_codes.DONE
     console = table_console()
-    for line in filter(None, (summary(overview), outlook(overview))):
-        console.print(plain_text(line), soft_wrap=True)
+    echo(*filter(None, (summary(overview), outlook(overview))))
     console.print(table(overview.rows, console.width))
     for remark in remarks(overview.rows):
         # Whole lines: a reason that is cut cannot be searched for, and a command that is cut cannot be pasted.
         console.print(remark, soft_wrap=True)
-    for line in (*journal_errors(overview.run), *closing_lines(overview)):
-        console.print(plain_text(line), soft_wrap=True)
+    passed_over = [fault for home in journal_dirs(run) for fault in Journal(home.journal).line_errors()]
+    echo(*passed_over, *closing_lines(overview))
     return overview.exit_code if has_code else exit_codes.DONE
-
-
-def journal_errors(run: RunDir) -> list[str]:
-    """List the errors about lines of the journals that are passed over."""
-    return [fault for home in journal_dirs(run) for fault in Journal(home.journal).line_errors()]
 
 
 def closing_lines(overview: RunStatus) -> list[str]:
@@ -102,7 +90,6 @@ def closing_lines(overview: RunStatus) -> list[str]:
 
 def _watch(run: RunDir, console: Console) -> None:
     queue = QueueAnswer.query(run)
-    patience = _jittered(QUERY_SECONDS)
     try:
         with Live(console=console, auto_refresh=False) as live:
             while True:
@@ -110,16 +97,11 @@ def _watch(run: RunDir, console: Console) -> None:
                 live.update(_screen(overview, console), refresh=True)
                 if overview.exit_code == exit_codes.DONE:
                     return
-                time.sleep(_jittered(REFRESH_SECONDS))
-                if time.time() - queue.queried_at > patience:
-                    queue, patience = QueueAnswer.query(run), _jittered(QUERY_SECONDS)
+                time.sleep(jittered(REFRESH_SECONDS))
+                if queue.is_old:
+                    queue = QueueAnswer.query(run)
     except KeyboardInterrupt:
         return
-
-
-def _jittered(seconds: float) -> float:
-    """Lengthen a time at random by up to 20 percent, so that many users do not query at the same moment."""
-    return seconds * random.uniform(1.0, 1.2)
 
 
 def _screen(overview: RunStatus, console: Console) -> RenderableType:
@@ -135,14 +117,9 @@ def _screen(overview: RunStatus, console: Console) -> RenderableType:
     fitting = list(remark_lines)
     while fitting and len(rows) + _lines(fitting, console.width) > room:
         fitting.pop()
-    if len(fitting) < len(remark_lines):
-        note.append(
-            plain_text(
-                f"{len(remark_lines) - len(fitting)} remarks are not shown: "
-                f"{command('hpcddm', 'status', overview.run.root)}",
-                style="dim",
-            )
-        )
+    if hidden_remarks := len(remark_lines) - len(fitting):
+        whole = command("hpcddm", "status", overview.run.root)
+        note.append(plain_text(f"{hidden_remarks} remarks are not shown: {whole}", style="dim"))
     return Group(head, table(rows, console.width), *fitting, *note, last)
 
 
@@ -177,55 +154,37 @@ def outlook(overview: RunStatus) -> str:
     return ", ".join(parts)
 
 
-@dataclass(frozen=True)
-class TableLayout:
-    """Columns of a row that are shown, and their form."""
-
-    gap: int = 2
-    is_short: bool = False
-    """True for counts as 12.3k and 1.23M."""
-    dropped: tuple[str, ...] = ()
-
-
-LAYOUTS = (
-    TableLayout(),
-    TableLayout(gap=1),
-    TableLayout(gap=1, is_short=True),
-    TableLayout(gap=1, is_short=True, dropped=("wait", "TFLOP/s", "GiB")),
-    TableLayout(gap=1, is_short=True, dropped=("wait", "TFLOP/s", "GiB", "step")),
-    TableLayout(gap=1, is_short=True, dropped=("wait", "TFLOP/s", "GiB", "step", "img/s")),
-    TableLayout(gap=1, is_short=True, dropped=("wait", "TFLOP/s", "GiB", "step", "img/s", "node")),
+DROPPED = (("wait", "TFLOP/s", "GiB"), ("step",), ("img/s",), ("node",))
+"""Columns that are left out of a narrow table, one group after the other; they are in --json."""
+LAYOUTS: tuple[tuple[int, bool, int], ...] = (
+    *((2, False, 0), (1, False, 0)),
+    *((1, True, groups) for groups in range(len(DROPPED) + 1)),
 )
-"""Layouts in the order of preference; dropped columns are in --json."""
-COLUMNS = (
-    *("unit", "state", "try", "cluster", "node", "images", "step", "loss"),
-    *("img/s", "wait", "TFLOP/s", "GiB", "left", "saved", "by"),
-)
+"""Layouts in the order of preference: gap, whether counts are as 12.3k and 1.23M, and number of dropped groups."""
 LEFT = ("unit", "state", "cluster", "node", "by")
 
 
 def table(rows: list[UnitRow], width: int) -> Table:
     """Build a table with one line for each unit, in the first layout no wider than `width`, else in the narrowest."""
     for layout in LAYOUTS:
-        built = _table(rows, layout)
+        built = _table(rows, *layout)
         if needed_columns(built) <= width:
             break
     return built
 
 
-def _table(rows: list[UnitRow], layout: TableLayout) -> Table:
-    cells = [_cells(row, layout.is_short) for row in rows]
+def _table(rows: list[UnitRow], gap: int, is_short: bool, dropped_groups: int) -> Table:
+    cells = [_cells(row, is_short) for row in rows]
     named = {name for row_cells in cells for name, cell in row_cells.items() if cell} | {"unit", "state"}
     if len({row.cluster for row in rows}) < 2:
         named.discard("cluster")
-    names = [name for name in COLUMNS if name in named and name not in layout.dropped]
-    built = Table(box=None, pad_edge=False, padding=(0, layout.gap, 0, 0), header_style="bold")
-    for name in names:
-        built.add_column(name, no_wrap=True, justify="left" if name in LEFT else "right")
-    for row, row_cells in zip(rows, cells, strict=True):
-        # Text, because paths and reasons may hold what reads as markup in a plain string.
-        built.add_row(*(plain_text(row_cells[name], style=_style(name, row)) for name in names))
-    return built
+    named -= {name for group in DROPPED[:dropped_groups] for name in group}
+    names = [name for name in (cells[0] if cells else ("unit", "state")) if name in named]
+    styled = (
+        [plain_text(row_cells[name], style=STYLES.get(row.state, "") if name == "state" else "") for name in names]
+        for row, row_cells in zip(rows, cells, strict=True)
+    )
+    return make_table(names, styled, LEFT, **{**WITHOUT_LINES, "padding": (0, gap, 0, 0)})
 
 
 def _cells(row: UnitRow, is_short: bool) -> dict[str, str]:
@@ -266,49 +225,34 @@ def _short(count: int) -> str:
     return f"{count:,}"
 
 
-def _style(name: str, row: UnitRow) -> str:
-    return STYLES.get(row.state, "") if name == "state" else ""
-
-
 def remarks(rows: list[UnitRow]) -> list[Text]:
-    """List reasons and next commands of units; units with the same ones share a line."""
-    units_of: dict[tuple[State, str, str], list[str]] = {}
-    for row in rows:
-        following = str(row.next)
-        if row.reason or (following and row.state != State.MISSING):
-            units_of.setdefault((row.state, row.reason, following), []).append(row.unit)
+    """List reasons, next commands, faulty nodes and changed code of units; units with the same ones share a line."""
+    following = {row.unit: str(row.next) for row in rows}
+    steps = _units_by(
+        ((row.state, row.reason, following[row.unit]), row.unit)
+        for row in rows
+        if row.reason or (following[row.unit] and row.state != State.MISSING)
+    )
     lines = []
-    for (state, reason, following), units in units_of.items():
-        reason = without_step(reason) if following else reason
+    for (state, reason, advice), units in steps.items():
+        reason = without_step(reason) if advice else reason
         state_text = reason if reason.startswith(state) else f"{state}, {reason}" if reason else state
-        hint = f"; {following}" if following else ""
-        line = f"{_listed(units)}: {state_text}{hint}"
-        lines.append(plain_text(line, style=STYLES.get(state, "")))
-    return lines + _faulty_nodes(rows) + _changes(rows)
+        hint = f"; {advice}" if advice else ""
+        lines.append(plain_text(f"{units}: {state_text}{hint}", style=STYLES.get(state, "")))
+    for (node, reason), units in _units_by((one, row.unit) for row in rows for one in row.faulty_nodes.items()).items():
+        lines.append(plain_text(f"node {node} is to blame for an attempt at {units}: {reason}", style="yellow"))
+    for changes, units in _units_by(("; ".join(row.changes), row.unit) for row in rows if row.changes).items():
+        lines.append(plain_text(f"{units}: other code or packages {changes}"))
+    return lines
 
 
-def _faulty_nodes(rows: list[UnitRow]) -> list[Text]:
-    """List the nodes that ended attempts, each with its reason and the units."""
-    units: dict[tuple[str, str], list[str]] = {}
-    for row in rows:
-        for fault in row.faulty_nodes.items():
-            units.setdefault(fault, []).append(row.unit)
-    return [
-        plain_text(f"node {node} is to blame for an attempt at {_listed(keys)}: {reason}", style="yellow")
-        for (node, reason), keys in units.items()
-    ]
-
-
-def _changes(rows: list[UnitRow]) -> list[Text]:
-    """List units whose attempts had different code or packages; units with the same changes share a line."""
-    units: dict[str, list[str]] = {}
-    for row in rows:
-        if row.changes:
-            units.setdefault("; ".join(row.changes), []).append(row.unit)
-    return [plain_text(f"{_listed(keys)}: other code or packages {changes}") for changes, keys in units.items()]
-
-
-def _listed(units: list[str]) -> str:
-    """Join the first names, with the number of further ones."""
-    more = f" and {len(units) - NAMED_UNITS} more" if len(units) > NAMED_UNITS else ""
-    return f"{', '.join(units[:NAMED_UNITS])}{more}"
+def _units_by(pairs: Iterable[tuple[Any, str]]) -> dict[Any, str]:
+    """Name the units that have something in common: the first names, with the number of further ones."""
+    units_of = defaultdict[Any, list[str]](list)
+    for shared, unit in pairs:
+        units_of[shared].append(unit)
+    rest = {shared: len(units) - NAMED_UNITS for shared, units in units_of.items()}
+    return {
+        shared: ", ".join(units[:NAMED_UNITS]) + (f" and {rest[shared]} more" if rest[shared] > 0 else "")
+        for shared, units in units_of.items()
+    }

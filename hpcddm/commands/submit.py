@@ -1,8 +1,10 @@
 """The verb submit: selects the units to run, then submits them to the queue, or runs them here."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -86,13 +88,10 @@ def submit(
     overrides: tuple[str, ...],
     site_name: str,
     run_dir: Path | None,
-    redo: tuple[str, ...],
-    dry_run: bool,
-    live: bool,
-    and_wait: bool,
-    until: str | None,
     folder: Path | None,
     trusted: str | None,
+    and_wait: bool,
+    **how: Any,
 ) -> int:
     """Submit the missing units of EXPERIMENT, or run them here.
 
@@ -104,6 +103,7 @@ def submit(
              hpcddm submit --contract cells-contract --site uni-b data.source.folder=/data/cells
     Next:    hpcddm status runs/fashion_mnist
     """
+    redo, until, dry_run = how["redo"], how["until"], how["dry_run"]
     if and_wait and dry_run:
         raise ConfigError("--wait: nothing is submitted with --dry-run; leave one of them out")
     _check_stages("--redo", redo)
@@ -115,18 +115,8 @@ def submit(
     else:
         agreed = open_submission(folder, own_settings(name, overrides), load_site(site_name), run_dir)
         experiment, run, site, defaults = agreed.experiment(trusted, redo, dry_run), agreed.run, agreed.site, None
-    typed = submit_command(name, overrides, site_name, live, until, folder)
-    code = submit_missing(
-        experiment,
-        site,
-        run,
-        redo=redo,
-        dry_run=dry_run,
-        live=live,
-        until=until,
-        defaults=defaults,
-        typed=typed,
-    )
+    typed = submit_command(name, overrides, site_name, how["live"], until, folder)
+    code = submit_missing(experiment, site, run, defaults=defaults, typed=typed, **how)
     if code or not and_wait:
         return code
     from hpcddm.commands.wait import wait_for
@@ -187,12 +177,9 @@ def submit_missing(
     defaults: newly filled-in defaults; None if the experiment is the stored one.
     typed: the command to be kept with the run, None for that of before.
     """
-    launcher = create_launcher(site, run)
-    if parts is not None:
-        follow_stored_template(launcher, run, parts)
-    if live:
-        launcher.code = Checkout()
-    decision = decide_units(experiment, run, launcher, redo, only, until=until)
+    launcher = make_launcher(site, run, live, parts)
+    decide = partial(decide_units, experiment, run, launcher, only=only, until=until)
+    decision = decide(redo=redo)
     if not decision.to_run:
         if not dry_run:
             keep_command(typed, run)
@@ -206,14 +193,16 @@ def submit_missing(
             return 0
         reconcile_journal(run, launcher)
         # Another submit may have been at work between the first look and the lock.
-        decision = decide_units(experiment, run, launcher, redo, only, until=until)
+        decision = decide(redo=redo)
         if not decision.to_run:
             print_nothing_to_do(decision, run)
             return 0
         _check_schedulers(decision, run, launcher)
         experiment = with_relative_paths(experiment, run)
+        items = make_items(decision.to_run, experiment, run)
         if dry_run:
-            return _dry_run(experiment, run, launcher, decision)
+            show_scripts(items, run, launcher, decision.active)
+            return 0
         _store(experiment, site, run, launcher, decision, redo)
         if defaults is not None:
             defaults.store(run)
@@ -222,8 +211,12 @@ def submit_missing(
         announce(site, run, decision)
         announce_code(launcher)
         if isinstance(launcher, QueueLauncher):
-            return _queue(experiment, run, launcher, decision, only, until)
-        return _run_here(experiment, run, launcher, decision, only, until)
+            submit_arrays(items, run, launcher, decision.active, only, until=until)
+            echo(f"scripts  {run.scripts}/", f"logs     {run.root / 'logs'}/")
+            echo(step("hpcddm", "status", run.root))
+            require_no_refusal(decision)
+            return 0
+        return _run_here(items, run, launcher, decision, decide)
 
 
 def _check(
@@ -273,18 +266,25 @@ def is_cancelled(rest: RemainingUnits | None, home: RunDir) -> bool:
     return True
 
 
-def follow_stored_template(launcher: Launcher, run: RunDir, parts: Mapping[str, str]) -> None:
-    """Use the template with which the run was submitted; print a note where the one here differs."""
+def make_launcher(
+    site: Site, home: RunDir, live: bool, parts: Mapping[str, str] | None
+) -> QueueLauncher | DirectLauncher:
+    """Make the launcher of a submission; print a note where the template here is another one than that which it uses.
+
+    live: jobs run the checkout itself; parts: of the template with which the run was submitted; None for the user's.
+    """
+    launcher = create_launcher(site, home)
+    if live:
+        launcher.code = Checkout()
+    if parts is None:
+        return launcher
     here, launcher.template_parts = launcher.template_parts, dict(parts)
-    for part in sorted({*here, *launcher.template_parts}):
-        if here.get(part) != launcher.template_parts.get(part):
-            kept = (
-                f"{stored_part_path(run, part)}, as submitted"
-                if part in launcher.template_parts
-                else "the package's, as submitted"
-            )
+    for part in sorted({*here, *parts}):
+        if here.get(part) != parts.get(part):
+            kept = stored_part_path(home, part) if part in parts else "the package's"
             other = f"; {part} here is another one, which hpcddm submit would take" if part in here else ""
-            echo(f"note: the batch script follows {kept}{other}")
+            echo(f"note: the batch script follows {kept}, as submitted{other}")
+    return launcher
 
 
 def _check_schedulers(decision: Decision, run: RunDir, launcher: Launcher) -> None:
@@ -307,25 +307,13 @@ def _check_condition(experiment: Experiment, decision: Decision) -> None:
 
 
 def _run_here(
-    experiment: Experiment,
-    run: RunDir,
-    launcher: DirectLauncher,
-    decision: Decision,
-    only: Collection[str] | None,
-    until: str | None,
+    items: list[ArrayItem], run: RunDir, launcher: DirectLauncher, decision: Decision, decide: Callable[[], Decision]
 ) -> int:
-    from hpcddm.launch.local.driver import EmbeddedDriver
-
-    items = make_items(decision.to_run, experiment, run)
     absent = {*decision.elsewhere, *decision.blocked, *decision.refused}
-    failed = EmbeddedDriver(items, run, launcher, len(decision.complete), absent).drive()
-    for key, reason in failed.items():
-        echo(step("hpcddm", "logs", run.root, key, reason=f"error: {key}: {reason}"), err=True)
-        call_hook(launcher.site, run, HookEvent.STOPPED, key, reason)
-    if failed:
+    if run_items(items, run, launcher, len(decision.complete), absent):
         echo(resubmit_step(run, "after fixing that"), err=True)
         return 1
-    final = decide_units(experiment, run, launcher, only=only, until=until)
+    final = decide()
     if final.to_run:
         raise UserError(str(resubmit_step(run, f"not complete: {', '.join(unit.key for unit in final.to_run)}")))
     if REPORT in final.complete:
@@ -334,19 +322,22 @@ def _run_here(
     return 0
 
 
-def _queue(
-    experiment: Experiment,
-    run: RunDir,
-    launcher: QueueLauncher,
-    decision: Decision,
-    only: Collection[str] | None,
-    until: str | None,
-) -> int:
-    submit_arrays(make_items(decision.to_run, experiment, run), run, launcher, decision.active, only, until=until)
-    echo(f"scripts  {run.scripts}/", f"logs     {run.root / 'logs'}/")
-    echo(step("hpcddm", "status", run.root))
-    require_no_refusal(decision)
-    return 0
+def run_items(
+    items: list[ArrayItem], home: RunDir, launcher: DirectLauncher, num_complete: int, absent: Collection[str]
+) -> bool:
+    """Run items on this machine, and print which fail; tell if some do.
+
+    num_complete: number of units that are complete already; absent: names of units that nobody makes here.
+    """
+    from hpcddm.launch.local.driver import EmbeddedDriver
+
+    failed = EmbeddedDriver(items, home, launcher, num_complete, absent).drive()
+    unit_of = {item.name: item for item in items}
+    for name, reason in failed.items():
+        item = unit_of[name]
+        echo(step("hpcddm", "logs", item.run.root, item.unit.key, reason=f"error: {name}: {reason}"), err=True)
+        call_hook(launcher.site, home, HookEvent.STOPPED, name, reason)
+    return bool(failed)
 
 
 def submit_arrays(
@@ -396,18 +387,11 @@ def _needs_place(launcher: Launcher, active: Mapping[str, Job]) -> bool:
     return launcher.site.continue_submission and not (waiting and waiting.state in QUEUED)
 
 
-def _dry_run(experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision) -> int:
+def show_scripts(items: Sequence[ArrayItem], home: RunDir, launcher: Launcher, active: Mapping[str, Job]) -> None:
+    """Write the scripts that `submit_arrays` would submit, and print each; without a queue print the units."""
     if not isinstance(launcher, QueueLauncher):
-        echo("would run here: " + " ".join(unit.key for unit in decision.to_run))
-        return 0
-    render_scripts(make_items(decision.to_run, experiment, run), run, launcher, decision.active)
-    return 0
-
-
-def render_scripts(
-    items: Sequence[ArrayItem], home: RunDir, launcher: QueueLauncher, active: Mapping[str, Job]
-) -> None:
-    """Write the scripts that `submit_arrays` would submit, and print each."""
+        echo("would run here: " + " ".join(item.name for item in items))
+        return
     from hpcddm.launch.queue import plan_arrays, render_planned
 
     planned_arrays, limit = plan_arrays(items, home, launcher, keeps_place=_needs_place(launcher, active))

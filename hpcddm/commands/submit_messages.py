@@ -73,7 +73,8 @@ def _print_blocked(decision: Decision, run: RunDir) -> None:
     left = [root for root in waiting if root not in decision.elsewhere and root not in decision.refused]
     if not left:
         return
-    missing = [key for key in decision.not_requested if _is_read(key, decision)]
+    read = {key for blocked in decision.blocked for key in decision.states[blocked].unit.inputs}
+    missing = [key for key in decision.not_requested if key in read]
     submissions = submissions_of(run)
     newest = {unit: submission for submission in submissions for unit in submission.units}
     cancelled = [key for key in missing if key in newest and key in newest[key].cancelled]
@@ -84,11 +85,6 @@ def _print_blocked(decision: Decision, run: RunDir) -> None:
         f" {'wait' if len(behind) > 1 else 'waits'} for {'them' if len(names) > 1 else 'it'}"
     )
     echo(step("hpcddm", "retry", run.root, *names, reason=reason))
-
-
-def _is_read(key: str, decision: Decision) -> bool:
-    """Tell if a unit that is not submitted now is an input of one that waits."""
-    return any(key in decision.states[blocked].unit.inputs for blocked in decision.blocked)
 
 
 def require_no_refusal(decision: Decision, place: str = "") -> None:

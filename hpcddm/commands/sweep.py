@@ -1,7 +1,9 @@
 """The verb sweep: runs every setting as a separate run, runs shared units once, and compares all in one table."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ import click
 from hpcddm.commands.options import DRY_RUN, LIVE, PATH, SITE
 from hpcddm.commands.submit import (
     PATIENCE_SECONDS,
-    follow_stored_template,
     is_cancelled,
-    render_scripts,
+    make_launcher,
+    run_items,
+    show_scripts,
     submit_arrays,
 )
 from hpcddm.commands.submit_messages import announce_code, require_no_refusal
@@ -29,7 +32,7 @@ from hpcddm.files import atomic, checked_reads, nfs_reads
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.jobs.outcome import HookEvent
 from hpcddm.launch.array_items import ArrayItem, call_hook, group_into_arrays, make_array_spec
-from hpcddm.launch.base import DirectLauncher, Launcher, QueueLauncher, create_launcher
+from hpcddm.launch.base import DirectLauncher, Launcher, QueueLauncher
 from hpcddm.launch.cancel_jobs import cancel_jobs
 from hpcddm.launch.checks import disk_estimates
 from hpcddm.launch.checks.gpu_requests import check_gpus
@@ -41,7 +44,6 @@ from hpcddm.launch.checks.preflight import (
     check_weights,
     warn_of_node_local,
 )
-from hpcddm.launch.code_copy import Checkout
 from hpcddm.launch.continuation import RemainingUnits
 from hpcddm.launch.decision import Decision
 from hpcddm.launch.load_site import load_site
@@ -124,16 +126,13 @@ def submit_settings(
     sweep_runs = sweep_runs_of(definition, home)
     for folded, taken in definition.folded:
         echo(f"note: setting {folded} means the same as {taken} and runs once")
-    if rest is None:
-        launcher = create_launcher(load_site(site_name), home)
-    else:
-        site, parts = trusted_site_and_template(rest.site, home, trust_run, in_job=True)
-        launcher = create_launcher(site, home)
-        follow_stored_template(launcher, home, parts)
-    if live:
-        launcher.code = Checkout()
+    site, parts = (
+        trusted_site_and_template(rest.site, home, trust_run, in_job=True) if rest else (load_site(site_name), None)
+    )
+    launcher = make_launcher(site, home, live, parts)
     asked = matching_labels(definition, only) if only else None
-    scan = scan_sweep(definition, sweep_runs, home, launcher, is_final=not only_table, requested=asked)
+    look = partial(scan_sweep, definition, sweep_runs, home, launcher, requested=asked)
+    scan = look(is_final=not only_table)
     if not only_table:
         for label, decision in scan.decisions.items():
             require_no_refusal(decision, f"setting {label}: ")
@@ -142,26 +141,27 @@ def submit_settings(
     check_other_schedulers(Journal(home.journal).submissions(), home, launcher, {item.name for item in scan.items})
     _check(scan, home, launcher.site)
     if not dry_run:
-        launcher.check(
-            [make_array_spec(group[:1], launcher.site) for group in group_into_arrays(scan.items, launcher.site)]
-        )
+        launcher.check([make_array_spec(group[:1], site) for group in group_into_arrays(scan.items, site)])
     make_folder(home)
     with lease(home.lock, "hpcddm sweep", PATIENCE_SECONDS if isinstance(launcher, QueueLauncher) else 0):
         reconcile_journal(home, launcher)
         # Another one may have been at work between the first look and the lock.
-        scan = scan_sweep(definition, sweep_runs, home, launcher, requested=asked)
+        scan = look()
         if dry_run:
-            return _dry_run(scan, home, launcher)
+            echo(_counts(scan))
+            items = [*scan.items, _table_item(scan, home)] if isinstance(launcher, QueueLauncher) else scan.items
+            show_scripts(items, home, launcher, scan.active)
+            return 0
         if not scan.items:
             return _show(scan, home)
         if rest is None:
             store_command(sweep_command(name, site_name, live, only), home)
         _store(scan, home, launcher)
-        _announce(scan, home, launcher.site)
+        echo(f"sweep {home.root}   site {launcher.site.name}   {_counts(scan)}")
         announce_code(launcher)
         if isinstance(launcher, QueueLauncher):
             return _queue(definition, scan, home, launcher, rest)
-        return _run_here(definition, scan, home, launcher, asked)
+        return _run_here(scan, home, launcher, look)
 
 
 def _check(scan: SweepScan, home: RunDir, site: Site) -> None:
@@ -184,9 +184,8 @@ def _check(scan: SweepScan, home: RunDir, site: Site) -> None:
             raise ConfigError(f"{sweep_run.run.stop} tells its jobs to leave: remove it, then repeat this command")
         data, run_units = sweep_run.experiment.data.model_dump_json(), units.get(sweep_run.label, [])
         shards = [unit for unit in scan.decisions[sweep_run.label].to_run if unit.stage == "shard"]
-        checked = [unit for unit in run_units if unit.stage != "shard"] + (
-            shards if hungriest[data] is sweep_run else []
-        )
+        checked = [unit for unit in run_units if unit.stage != "shard"]
+        checked += shards if hungriest[data] is sweep_run else []
         try:
             check_experiment(sweep_run.experiment, site, Decision({}, to_run=checked))
             check_weights(sweep_run.experiment, run_units)
@@ -218,10 +217,9 @@ def _store(scan: SweepScan, home: RunDir, launcher: Launcher) -> None:
 
 def _stored(run: RunDir) -> dict[str, Any] | None:
     """Read the experiment that a setting's run has stored; None where there is none, or it is damaged."""
-    try:
+    with suppress(Unreadable):
         return checked_reads.read_mapping(run.experiment, max_bytes=checked_reads.MANIFEST_BYTES)
-    except Unreadable:
-        return None
+    return None
 
 
 def _queue(
@@ -260,36 +258,15 @@ def _table_item(scan: SweepScan, home: RunDir) -> ArrayItem:
     )
 
 
-def _dry_run(scan: SweepScan, home: RunDir, launcher: Launcher) -> int:
-    echo(_counts(scan))
-    if not isinstance(launcher, QueueLauncher):
-        echo("would run here: " + " ".join(item.name for item in scan.items))
-    else:
-        render_scripts([*scan.items, _table_item(scan, home)], home, launcher, scan.active)
-    return 0
-
-
-def _run_here(
-    definition: Sweep, scan: SweepScan, home: RunDir, launcher: DirectLauncher, asked: Collection[str] | None
-) -> int:
-    from hpcddm.launch.local.driver import EmbeddedDriver
-
-    failed = EmbeddedDriver(scan.items, home, launcher, len(scan.complete), scan.absent).drive()
-    for name, reason in failed.items():
-        label, _, key = name.partition("/")
-        echo(step("hpcddm", "logs", home.root / label, key, reason=f"error: {name}: {reason}"), err=True)
-        call_hook(launcher.site, home, HookEvent.STOPPED, name, reason)
-    after = scan_sweep(definition, scan.sweep_runs, home, launcher, requested=asked)
+def _run_here(scan: SweepScan, home: RunDir, launcher: DirectLauncher, look: Callable[[], SweepScan]) -> int:
+    run_items(scan.items, home, launcher, len(scan.complete), scan.absent)
+    after = look()
     if after.items:
         echo(resubmit_step(home, "after fixing that"), err=True)
     else:
         call_hook(launcher.site, home, HookEvent.COMPLETE, TABLE)
     _show(after, home)
     return 1 if after.items else 0
-
-
-def _announce(scan: SweepScan, home: RunDir, site: Site) -> None:
-    echo(f"sweep {home.root}   site {site.name}   {_counts(scan)}")
 
 
 def _counts(scan: SweepScan) -> str:

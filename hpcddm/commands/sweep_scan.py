@@ -1,6 +1,6 @@
 """Scan of a sweep at one moment: its settings, the states of their units, and what to submit."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from hpcddm.config.site import Site
@@ -15,7 +15,6 @@ from hpcddm.launch.submission import active_units, decide_units, submitted_jobs
 from hpcddm.launch.sweep_runs import SweepRun, assign_owners, survey_sweep_runs
 from hpcddm.loading.load_sweep import Sweep
 from hpcddm.pipeline.state import State
-from hpcddm.pipeline.unit_graph import PlannedUnit
 from hpcddm.pipeline.unit_states import UnitStatus
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import with_relative_paths
@@ -49,9 +48,7 @@ class SweepScan:
         for sweep_run in self.sweep_runs:
             states = self.states[sweep_run.label]
             if states[REPORT].state is not State.COMPLETE:
-                jobs = {
-                    key: self.active[sweep_run.name(key)].state for key in states if sweep_run.name(key) in self.active
-                }
+                jobs = {key: job.state for key in states if (job := self.active.get(sweep_run.name(key)))}
                 blockers[sweep_run.label] = blocker_of(states, sweep_run.run, jobs)
         return blockers
 
@@ -70,7 +67,10 @@ def scan_sweep(
     Raises `ConfigError` over settings that changed, `UserError` when `is_final` and the scheduler does not answer.
     """
     # Read the queue first: a unit that leaves it afterwards already has its manifest when we look.
-    active = active_units(home, launcher) if is_final else _active_if_known(home, launcher)
+    active = active_units(home, launcher) if is_final else launcher.states(submitted_jobs(home, launcher.site))
+    if active is None:
+        echo("note: the scheduler does not answer; states are from the files alone")
+        active = {}
     index = read_index(home)
     if index.name not in ("", definition.name) or home.experiment.exists():
         what = "a run" if home.experiment.exists() else f"the sweep '{index.name}'"
@@ -96,16 +96,13 @@ def scan_sweep(
             scan.not_requested |= {sweep_run.name(unit.key) for unit in new}
             continue
         named |= {sweep_run.name(unit.key) for unit in new}
-        scan.items += _items(new, sweep_run)
+        # All runs of a sweep are in one folder, so the relative path to the images is the same.
+        experiment = with_relative_paths(sweep_run.experiment, sweep_run.run)
+        for unit in new:
+            needs = tuple(map(sweep_run.name, unit.inputs))
+            scan.items.append(ArrayItem(sweep_run.owner(unit.key), unit, experiment, sweep_run.name(unit.key), needs))
     scan.not_requested -= named
     return scan
-
-
-def _active_if_known(home: RunDir, launcher: Launcher) -> dict[str, Job]:
-    jobs = launcher.states(submitted_jobs(home, launcher.site))
-    if jobs is None:
-        echo("note: the scheduler does not answer; states are from the files alone")
-    return jobs or {}
 
 
 def _refuse_changes(states: list[UnitStatus], sweep_run: SweepRun, site: Site) -> None:
@@ -114,13 +111,3 @@ def _refuse_changes(states: list[UnitStatus], sweep_run: SweepRun, site: Site) -
             raise ConfigError(
                 f"setting {sweep_run.label}: {status.key} was {status.reason}; go back to those, or take another --dir"
             )
-
-
-def _items(units: list[PlannedUnit], sweep_run: SweepRun) -> Iterator[ArrayItem]:
-    """Yield the units of a setting as items of the runs that make them."""
-    if units:
-        # All runs of a sweep are in one folder, so the relative path to the images is the same.
-        experiment = with_relative_paths(sweep_run.experiment, sweep_run.run)
-    for unit in units:
-        needs = tuple(map(sweep_run.name, unit.inputs))
-        yield ArrayItem(sweep_run.owner(unit.key), unit, experiment, sweep_run.name(unit.key), needs)

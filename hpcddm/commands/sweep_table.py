@@ -1,8 +1,6 @@
 """The table of a sweep on the terminal."""
 
-from rich.table import Table
-
-from hpcddm.commands.terminal import plain_text, print_table
+from hpcddm.commands.terminal import make_table, print_table
 from hpcddm.config.sweep import label_of, short_names
 from hpcddm.errors.printing import echo
 from hpcddm.evaluation.metrics import all_metrics, columns, headlines, led_by
@@ -39,16 +37,12 @@ def _print_settings(rows: list[SettingResult]) -> None:
     arms = sorted({arm: 0 for row in rows for arm in row.arms}, key=FLOOR.__eq__)
     shown = led_by(leading_metric(rows).key, headlines())[:MAX_METRICS]
     title = f"{' / '.join(metric.title for metric in shown)}, by arm"
-    table = Table(title=title, title_justify="left", show_lines=False)
-    for name in keys.values():
-        table.add_column(plain_text(name), no_wrap=True)
-    for arm in arms:
-        table.add_column(plain_text(arm), justify="right", no_wrap=True)
+    cells = []
     for row in rows:
         by_arm = (row.arms.get(arm) for arm in arms)
         figures = [" / ".join(metric.text_of(one) for metric in shown) if one else "" for one in by_arm]
-        table.add_row(*map(plain_text, [*(_word(row.setting.get(key, "")) for key in keys), *figures]))
-    print_table(table, labels=len(keys))
+        cells.append([*(_word(row.setting.get(key, "")) for key in keys), *figures])
+    print_table(make_table([*keys.values(), *arms], cells, list(keys.values()), title), labels=len(keys))
     measured = {key for row in rows for figures in row.arms.values() for key in figures}
     others = [metric.title for metric in all_metrics() if metric not in shown and metric.key in measured]
     echo(f"{CSV} has {', '.join(others)} as well")
@@ -56,17 +50,15 @@ def _print_settings(rows: list[SettingResult]) -> None:
 
 def _print_spreads(spreads: list[SeedStatistics], shown: list[Metric]) -> None:
     """Print mean and standard deviation over the seeds, every metric a column."""
-    table = Table(title=f"mean +- standard deviation over seeds; also in {SEEDS_CSV}", title_justify="left")
-    table.add_column("setting", no_wrap=True)
-    for name in ("arm", "seeds", *(metric.title for metric in shown)):
-        table.add_column(name, no_wrap=True, justify="left" if name == "arm" else "right")
-    last = None
+    rows, last = [], None
     for spread in spreads:
         label = label_of(spread.setting, short_names(spread.setting))
         cells = [spread.formatted(metric) for metric in shown]
-        table.add_row(*map(plain_text, ("" if label == last else label, spread.arm, str(spread.seeds), *cells)))
+        rows.append(["" if label == last else label, spread.arm, spread.seeds, *cells])
         last = label
-    print_table(table, labels=2)
+    names = ["setting", "arm", "seeds", *(metric.title for metric in shown)]
+    title = f"mean +- standard deviation over seeds; also in {SEEDS_CSV}"
+    print_table(make_table(names, rows, ["setting", "arm"], title), labels=2)
 
 
 def _word(value: object) -> str:

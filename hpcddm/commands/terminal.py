@@ -1,10 +1,11 @@
 """Consoles for tables on a terminal, in a file or in a pipe."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Column, Table
 from rich.text import Text, TextType
 
@@ -14,6 +15,29 @@ READABLE_COLUMNS = 140
 """Least width of most tables in a file or a pipe, where rich would assume 80."""
 ANY_COLUMNS = 1000
 """Width at which no cell of a table is cut off."""
+WITHOUT_LINES: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0), "header_style": "bold"}
+"""Form of a table whose columns stand apart by space alone."""
+
+
+def make_table(
+    columns: Iterable[str], rows: Iterable[Iterable[object]], left: Container[str], title: str = "", **form: Any
+) -> Table:
+    """Make a table of whole cells.
+
+    Args:
+        columns: Names of the columns.
+        rows: Cells of every row: texts with a style, or values to be shown as plain text.
+        left: Names of the columns whose cells begin at the left, where those of numbers end at the right.
+        title: Title of the table.
+        form: Further attributes of the table.
+    """
+    table = Table(title=plain_text(title) if title else None, title_justify="left", **form)
+    for name in columns:
+        justify: JustifyMethod = "left" if name in left else "right"
+        table.add_column(plain_text(*name.split("\n")), justify=justify, vertical="bottom", no_wrap=True)
+    for cells in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else plain_text(cell) for cell in cells))
+    return table
 
 
 def table_console() -> Console:

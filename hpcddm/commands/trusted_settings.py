@@ -3,6 +3,7 @@
 import difflib
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from hpcddm.config import trusted_submissions
@@ -41,7 +42,9 @@ def trusted_site_and_template(
     are_parts_known = not parts or parts == here or trusted_submissions.is_known(run.root, parts)
     if trust_run or (is_site_known and are_parts_known):
         return site, parts
-    lines = [] if is_site_known else [*_of_site(values, own_site)]
+    before = own_site or Site(name=site.name, scheduler=site.scheduler).model_dump(mode="json")
+    changes = [f"site key {key}: {json.dumps(value)}" for key, value in values.items() if value != before[key]]
+    lines = [] if is_site_known else changes
     lines += [] if are_parts_known else [*_of_template(parts, here, run)]
     echo(f"{run.root} would have executed:", *(f"  {line}" for line in lines), err=True)
     unknown = [f"the site '{printable(name)}'"] * (not is_site_known) + ["the template"] * (not are_parts_known)
@@ -57,18 +60,9 @@ def _own_site(name: str) -> dict[str, Any] | None:
     # The name is the run's word, and only the user's is the path of a file.
     if is_file_path(name):
         return None
-    try:
+    with suppress(ConfigError):
         return load_site(name).model_dump(mode="json")
-    except ConfigError:
-        return None
-
-
-def _of_site(values: dict[str, Any], own: dict[str, Any] | None) -> Iterator[str]:
-    """Describe the keys of a site that differ from the user's, or from the defaults."""
-    before = own or Site(name=values["name"], scheduler=values["scheduler"]).model_dump(mode="json")
-    for key, value in values.items():
-        if value != before[key]:
-            yield f"site key {key}: {json.dumps(value)}"
+    return None
 
 
 def _of_template(parts: Mapping[str, str], here: Mapping[str, str], run: RunDir) -> Iterator[str]:

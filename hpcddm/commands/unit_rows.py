@@ -94,7 +94,7 @@ def make_row(observed: UnitObservation, experiment: Experiment, run: RunDir, ste
         reason = "; ".join(filter(None, (without_step(reason), *work.last.file_errors)))
     last, now = work.last, time.time()
     progress = observed_progress(observed, run)
-    beat, done, total, saved = progress.beat, progress.done, progress.total, progress.saved
+    beat, done, total = progress.beat, progress.done, progress.total
     is_running = state in (State.RUNNING, State.STOPPING) and last is not None and beat is last.beat
     running_beat = beat if is_running else None
     batch = batch_size(experiment, key)
@@ -119,15 +119,12 @@ def make_row(observed: UnitObservation, experiment: Experiment, run: RunDir, ste
         loss=figures.get("loss"),
         skipped=int(figures.get("skipped", 0)),
         rate=round(running_beat.rate, 1) if running_beat else None,
-        images_per_second=running_figures.get("images_per_second"),
-        data_wait=running_figures.get("data_wait"),
-        tflops=running_figures.get("tflops"),
-        memory_gib=running_figures.get("memory_gib"),
+        **{key: running_figures.get(key) for key in ("images_per_second", "data_wait", "tflops", "memory_gib")},
         learning_rate=figures.get("learning_rate"),
         gradient_norm=figures.get("gradient_norm"),
         seconds_left=running_beat.seconds_left if running_beat else None,
-        saved_images=saved[0] if saved else None,
-        saved_seconds=round(now - saved[1], 1) if saved else None,
+        saved_images=progress.saved[0] if progress.saved else None,
+        saved_seconds=round(now - progress.saved[1], 1) if progress.saved else None,
         silent_seconds=round(now - last.beat.time, 1) if is_begun and last and last.beat else None,
         user=printable(observed.newest.user) if observed.newest else "",
         changes=last.changes if last else [],
@@ -136,12 +133,8 @@ def make_row(observed: UnitObservation, experiment: Experiment, run: RunDir, ste
 
 
 def _where(observed: UnitObservation, state: State) -> str:
-    if state not in ON_NODES:
-        return ""
-    if observed.job and observed.job.nodes:
-        return observed.job.nodes
-    last = observed.work.last
-    return last.nodes if last else ""
+    source = observed.job if observed.job and observed.job.nodes else observed.work.last
+    return source.nodes if source and state in ON_NODES else ""
 
 
 def add_causes(rows: list[UnitRow], states: Mapping[str, UnitStatus], waiting: Collection[str]) -> list[UnitRow]:

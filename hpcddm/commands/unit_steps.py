@@ -1,7 +1,6 @@
 """Next command for every unit of a run."""
 
 from collections.abc import Collection
-from functools import cached_property
 
 from hpcddm.collaboration.imported_experts import import_commands
 from hpcddm.config.site import Resources
@@ -24,21 +23,10 @@ class UnitSteps:
     def __init__(self, run: RunDir, sites: Collection[str]) -> None:
         """Prepare steps; sites: names of the sites from which units of the run were submitted."""
         self._run, self._sites = run, sites
-
-    @cached_property
-    def _again(self) -> Commands:
-        """Commands that submit missing units."""
-        return repeat_commands(self._run)
-
-    @cached_property
-    def _is_in_sweep(self) -> bool:
-        return is_sweep(submitted_folder(self._run))
-
-    @cached_property
-    def _remove_stop(self) -> Commands:
-        """Command that removes the file that stops the run; empty without such a file."""
-        stop = next((home.stop for home in journal_dirs(self._run) if nfs_reads.exists(home.stop)), None)
-        return (("rm", stop),) if stop else ()
+        self._again = repeat_commands(run)
+        self._is_in_sweep = is_sweep(submitted_folder(run))
+        stop = next((home.stop for home in journal_dirs(run) if nfs_reads.exists(home.stop)), None)
+        self._remove_stop: Commands = (("rm", stop),) if stop else ()
 
     def next_step(self, observed: UnitObservation, state: State) -> NextStep:
         """Return the next command for one unit in a state, if there is one."""
@@ -51,7 +39,8 @@ class UnitSteps:
             return NextStep(self._again, f"copy {key} of site {observed.status.unit.site} to {run.unit(key)}")
         if state == State.UNKNOWN and observed.is_scheduler_unreachable:
             return step("hpcddm", "status", run.root, reason="when the scheduler answers")
-        if state in BROKEN and _has_log(observed):
+        has_log = observed.work.attempts > 0 or observed.newest is None or observed.newest.job is not None
+        if state in BROKEN and has_log:
             return step("hpcddm", "logs", run.root, key, then=NextStep(self._retry(observed), "after fixing that"))
         if state in TO_RETRY:
             return NextStep(self._retry(observed))
@@ -67,11 +56,6 @@ class UnitSteps:
         words = (observed.status.key, "--resource", f"memory_gb={memory_gb}") if memory_gb else ()
         site = ("--site", observed.newest.site) if observed.newest and len(self._sites) > 1 else ()
         return (*self._remove_stop, ("hpcddm", "retry", self._run.root, *words, *site))
-
-
-def _has_log(observed: UnitObservation) -> bool:
-    """Tell if there may be a log, of an attempt or of the scheduler."""
-    return observed.work.attempts > 0 or observed.newest is None or observed.newest.job is not None
 
 
 def _advised_memory(observed: UnitObservation) -> int | None:

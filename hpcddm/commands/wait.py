@@ -1,6 +1,5 @@
 """The verb wait: waits until a run or a sweep is complete, or needs the user."""
 
-import random
 import sys
 import time
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from pathlib import Path
 import click
 
 from hpcddm.commands.options import RUN
-from hpcddm.commands.run_status import QueueAnswer, scan_run
+from hpcddm.commands.run_status import QueueAnswer, jittered, scan_run
 from hpcddm.commands.status import summary
 from hpcddm.errors import exit_codes
 from hpcddm.errors.next_step import NextStep, step
@@ -23,8 +22,11 @@ from hpcddm.runs.stored_experiment import is_sweep
 from hpcddm.runs.sweep_index import read_index
 
 READ_SECONDS = 5
-QUERY_SECONDS = 30
-"""Least time in seconds between two queries to the scheduler, which serves all users."""
+REASONS = {
+    exit_codes.NEEDS_ACTION: "not complete, and nothing goes on by itself",
+    exit_codes.SCHEDULER_UNREACHABLE: "the time is over and the scheduler does not answer",
+    exit_codes.UNDER_WAY: "the time is over and jobs wait or run",
+}
 FINAL_CODES = (exit_codes.DONE, exit_codes.NEEDS_ACTION)
 
 
@@ -70,16 +72,8 @@ def wait_for(root: Path, timeout: float | None) -> int:
         return exit_codes.INTERRUPTED
     if finding.code != exit_codes.DONE:
         first, *others = finding.next.lines()
-        echo(f"{_reason(finding.code)}; {first}", *others, err=True)
+        echo(f"{REASONS[finding.code]}; {first}", *others, err=True)
     return finding.code
-
-
-def _reason(code: int) -> str:
-    return {
-        exit_codes.NEEDS_ACTION: "not complete, and nothing goes on by itself",
-        exit_codes.SCHEDULER_UNREACHABLE: "the time is over and the scheduler does not answer",
-        exit_codes.UNDER_WAY: "the time is over and jobs wait or run",
-    }[code]
 
 
 def _wait(run: RunDir, observe: Callable[[RunDir, QueueAnswer], WaitStatus], ends: float | None) -> WaitStatus:
@@ -96,9 +90,9 @@ def _wait(run: RunDir, observe: Callable[[RunDir, QueueAnswer], WaitStatus], end
                 echo()
             return finding
         before = finding
-        patience = READ_SECONDS * random.uniform(1.0, 1.2)
+        patience = jittered(READ_SECONDS)
         time.sleep(patience if ends is None else max(0.0, min(patience, ends - time.monotonic())))
-        if finding.code in FINAL_CODES or time.time() - queue.queried_at > QUERY_SECONDS:
+        if finding.code in FINAL_CODES or queue.is_old:
             queue = QueueAnswer.query(run)
 
 
@@ -114,25 +108,21 @@ def _observe_sweep(home: RunDir, queue: QueueAnswer) -> WaitStatus:
     line = f"sweep {home.root}: {total - len(missing)} of {total} settings complete"
     running = sum(job.state == State.RUNNING for job in (queue.jobs or {}).values())
     line += f", {len(queue.jobs)} units in the queue, {running} of them running" if queue.jobs else ""
-    if not missing:
-        return WaitStatus(exit_codes.DONE, line, NextStep())
-    if queue.jobs is None:
-        return WaitStatus(
-            exit_codes.SCHEDULER_UNREACHABLE,
-            line,
-            step("hpcddm", "wait", home.root, reason="when the scheduler answers"),
-        )
     # On this machine the units' own files show the state of a sweep.
-    states = {*(job.state for job in queue.jobs.values()), *(blocker.state for blocker in missing.values())}
-    is_alive = bool(states & ALIVE)
-    code = exit_codes.UNDER_WAY if is_alive else exit_codes.NEEDS_ACTION
-    if is_alive:
-        return WaitStatus(code, line, step("hpcddm", "wait", home.root))
-    label, blocker = next(iter(missing.items()))
-    following = resubmit_step(home, "after fixing that")
-    return WaitStatus(
-        code, line, step("hpcddm", "status", home.root / label, reason=f"{label}: {blocker}", then=following)
-    )
+    states = {*(job.state for job in (queue.jobs or {}).values()), *(blocker.state for blocker in missing.values())}
+    if not missing:
+        code, following = exit_codes.DONE, NextStep()
+    elif queue.jobs is None:
+        code = exit_codes.SCHEDULER_UNREACHABLE
+        following = step("hpcddm", "wait", home.root, reason="when the scheduler answers")
+    elif states & ALIVE:
+        code, following = exit_codes.UNDER_WAY, step("hpcddm", "wait", home.root)
+    else:
+        label, blocker = next(iter(missing.items()))
+        then = resubmit_step(home, "after fixing that")
+        code = exit_codes.NEEDS_ACTION
+        following = step("hpcddm", "status", home.root / label, reason=f"{label}: {blocker}", then=then)
+    return WaitStatus(code, line, following)
 
 
 def _show(line: str, shown: str) -> str:

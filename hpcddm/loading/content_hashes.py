@@ -1,6 +1,7 @@
 """Hashes of what an experiment names outside of its run: images, weights, tables, lists. A submission fills them in."""
 
 from collections.abc import Collection
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,11 @@ from hpcddm.runs.stored_experiment import stored_values
 EXTRACTORS = "evaluate.extractors."
 SHARDS = ("shards", "heldout_shards")
 """Keys of the numbers of tars, for training and for held-out images."""
+UNREADABLE = {
+    "list": ("keys of samples", "experts.extra names this file in `list`: write one key per line"),
+    "concepts": ("concepts", "concepts.vocabulary names this file: write one concept per line"),
+}
+"""What is missing in a file that cannot be read, and the advice, by the key that names it; other keys name tables."""
 
 
 def with_content_hashes(
@@ -145,18 +151,17 @@ def with_tar_counts(experiment: Experiment) -> Experiment:
 
 def _is_stored(source: SourceSettings, data: dict[str, Any], run: RunDir) -> bool:
     """Tell if the source is the one that a run has stored."""
-    try:
+    with suppress(ConfigError):
         stored = validate(SourceSettings, data.get("source"), str(run.experiment))
-    except ConfigError:
-        return False
-    return stored == paths.map_paths(source, lambda path: relative_to_run(Path(path), run))
+        return stored == paths.map_paths(source, lambda path: relative_to_run(Path(path), run))
+    return False
 
 
 @cache
 def _hash_of(path: Path, key: str) -> str:
     """Hash the file that a key names, or the table."""
     try:
-        if key in UNREADABLE:
+        if key in ("weights", *UNREADABLE):
             stated, digest = counted_digest(path), atomic.sha256(path)
             require_counted(path, stated, digest)
             return digest
@@ -164,26 +169,8 @@ def _hash_of(path: Path, key: str) -> str:
 
         return tables.content_hash(path)
     except OSError as error:
-        raise ConfigError(UNREADABLE.get(key, _unreadable_table)(path, error)) from None
-
-
-def _unreadable_table(path: Path, error: Exception) -> str:
-    return f"{path}: no table ({getattr(error, 'strerror', None) or error}); a table of the experiment names it"
-
-
-def _unreadable_list(path: Path, error: Exception) -> str:
-    reason = getattr(error, "strerror", None) or str(error)
-    return f"{path}: no keys of samples ({reason}); experts.extra names this file in `list`: write one key per line"
-
-
-def _unreadable_concepts(path: Path, error: Exception) -> str:
-    reason = getattr(error, "strerror", None) or str(error)
-    return f"{path}: no concepts ({reason}); concepts.vocabulary names this file: write one concept per line"
-
-
-UNREADABLE = {
-    "weights": initial_weights.unreadable_error,
-    "list": _unreadable_list,
-    "concepts": _unreadable_concepts,
-}
-"""Errors about files that cannot be hashed, by the keys that name them; other keys name tables."""
+        if key == "weights":
+            raise ConfigError(initial_weights.unreadable_error(path, error)) from None
+        what, advice = UNREADABLE.get(key, ("table", "a table of the experiment names it"))
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{path}: no {what} ({reason}); {advice}") from None

@@ -135,7 +135,9 @@ def _experiment(proposed: ProposedExperiment, survey: "FolderSurvey") -> Propose
     if proposed.condition == "classes" and needs_number:
         # Of other sources the defaults count the classes.
         data["num_classes"] = len(proposal.class_names)
-        values["evaluate"] = {"images": _evaluated(proposal.heldout_of_class, data["num_classes"])}
+        usual: EvaluateSettings = EvaluateSettings()
+        of_class = min(proposal.heldout_of_class, max(usual.images // data["num_classes"], 2))
+        values["evaluate"] = {"images": of_class * data["num_classes"]}
     elif proposed.condition == "captions":
         encoder = _text_encoder()
         data["condition"] = {"name": "text", "encoder": {"name": encoder}}
@@ -163,12 +165,6 @@ def _hold_out_enough(name: str, proposal: "SourceProposal") -> None:
     share = heldout_share(proposal.images or 0)
     if share > HELDOUT_SHARE and not variants.create(Source, settings).has_heldout():
         proposal.source = proposal.source | {"heldout": {"share": share}}
-
-
-def _evaluated(of_class: int, classes: int) -> int:
-    """Return the number of images to evaluate, the same of each class."""
-    usual: EvaluateSettings = EvaluateSettings()
-    return min(of_class, max(usual.images // classes, 2)) * classes
 
 
 def _text_encoder() -> str:

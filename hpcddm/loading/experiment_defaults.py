@@ -7,6 +7,7 @@ default does.
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,25 +109,19 @@ class ImageCounts:
     classes: int = 0
     of_class: int = 0
 
-    @property
-    def are_classes_sampled(self) -> bool:
-        """Tell if every class has images enough to be compared with samples."""
-        return are_classes_sampled(self.classes, self.of_class)
-
 
 def _fill_data(values: Values) -> ImageCounts | None:
     """Fill in held-out images, classes and condition; return the numbers of images, where they can be known now."""
     if not isinstance(values.get("data"), dict):
         return None
     data = _inside(values, "data")
-    sources = data.get("source")
-    for number, source in enumerate(sources if isinstance(sources, list) else [sources]):
-        if isinstance(source, dict) and _lacks_heldout(source):
-            filled = source | {"heldout": {"share": HELDOUT_SHARE}}
-            before = data["source"]
-            data["source"] = [*before[:number], filled, *before[number + 1 :]] if isinstance(before, list) else filled
+    if isinstance(source := data.get("source"), list):
+        data["source"] = [_with_heldout(one) for one in source]
+    elif source is not None:
+        data["source"] = _with_heldout(source)
     images = _images(values)
-    if "num_classes" not in data and _may_have_classes(data) and images and images.are_classes_sampled:
+    is_sampled = images is not None and are_classes_sampled(images.classes, images.of_class)
+    if images and is_sampled and "num_classes" not in data and _may_have_classes(data):
         data["num_classes"] = images.classes
     elif data.get("num_classes") is None:
         _inside(data, "condition").setdefault("name", "none")
@@ -140,17 +135,17 @@ def _may_have_classes(data: Values) -> bool:
     return usual | _inside(dict(data), "condition") == usual
 
 
-def _lacks_heldout(source: Values) -> bool:
-    """Tell if nothing says which images of a source are held out, neither a key nor its files."""
-    if source.get("heldout") is not None:
-        return False
+def _with_heldout(source: Any) -> Any:
+    """Add a share of held-out images to a source where neither a key nor its files say which they are."""
+    if not isinstance(source, dict) or source.get("heldout") is not None:
+        return source
     from hpcddm.sources.base import Source
 
-    try:
-        return not variants.create(Source, SourceSettings.model_validate(source)).has_heldout()
-    except (ValueError, UserError):
-        # Wrong settings and folders are named later.
-        return False
+    # Wrong settings and folders are named later.
+    with suppress(ValueError, UserError):
+        if not variants.create(Source, SourceSettings.model_validate(source)).has_heldout():
+            return source | {"heldout": {"share": HELDOUT_SHARE}}
+    return source
 
 
 def _images(values: Values) -> ImageCounts | None:
@@ -198,7 +193,8 @@ def _fill_experts(values: Values, num_experts: int, data: DataSettings | None, s
     experts = _inside(values, "experts")
     sizes = _sizes(data)
     model = _fill_model(experts, DenoiserModelSettings, "dit", sizes.expert, data)
-    rate = RATE_TIMES_WIDTH / _number(model.get("width"), _named_width(model))
+    named_width = TransformerSettings.sizes.get(str(model.get("size")), SIZES[0].expert)[0]
+    rate = RATE_TIMES_WIDTH / _number(model.get("width"), named_width)
     _fill_training(experts, EXPERT_IMAGES * num_experts, sizes.batch * num_experts, float(f"{rate:.2g}"), shares)
 
 
@@ -209,7 +205,8 @@ def _fill_router(values: Values, num_experts: int, data: DataSettings | None, sh
     if variants.resolve_schema(RouterModelSettings, model).trained:
         training = _inside(_inside(dict(values), "experts"), "training")
         images = _number(training.get("images"), EXPERT_IMAGES * num_experts)
-        _fill_training(router, _whole(-(-images // shares.router)), SMALL_BATCH, SMALL_RATE, shares)
+        batches = -(-images // (shares.router * SMALL_BATCH))
+        _fill_training(router, batches * SMALL_BATCH, SMALL_BATCH, SMALL_RATE, shares)
 
 
 def _fill_model(
@@ -286,17 +283,9 @@ def _sizes(data: DataSettings | None) -> ModelSizes:
     return next(sizes for sizes in SIZES if (data.image_size if data else 32) <= sizes.most)
 
 
-def _named_width(model: Values) -> int:
-    return TransformerSettings.sizes.get(str(model.get("size")), SIZES[0].expert)[0]
-
-
 def _number(value: Any, otherwise: int) -> int:
     """Return a positive whole number of the values, or another where there is none."""
     return int(value) if isinstance(value, int | float) and value >= 1 and value == int(value) else otherwise
-
-
-def _whole(images: int) -> int:
-    return -(-images // SMALL_BATCH) * SMALL_BATCH
 
 
 def _divisors(number: int) -> list[int]:

@@ -105,16 +105,16 @@ def repeat_commands(run: RunDir, redo: Collection[str] = (), is_whole: bool = Fa
     more = [word for stage in redo for word in ("--redo", stage)]
     if typed is None or not trusted_submissions.is_known(home.root, asdict(typed)):
         # Another user's command may name that user's files; so name the run's stored experiment and this user's site.
-        return () if is_sweep(home) else (("hpcddm", "submit", home.experiment, *_place(home), *_site(home), *more),)
+        return (
+            ()
+            if is_sweep(home)
+            else (("hpcddm", "submit", home.experiment, "--run-dir", home.root, *_site(home), *more),)
+        )
     more += ["--until", typed.until] if typed.until and not is_whole else []
     words = ("hpcddm", *typed.words)
     if Path.cwd() == Path(typed.folder):
-        return ((*words, *_place(home), *more),)
-    return (("cd", typed.folder), (*words, *_place(RunDir(home.root.resolve())), *more))
-
-
-def _place(home: RunDir) -> tuple[object, ...]:
-    return ("--run-dir", home.root)
+        return ((*words, "--run-dir", home.root, *more),)
+    return (("cd", typed.folder), (*words, "--run-dir", home.root.resolve(), *more))
 
 
 def _site(home: RunDir) -> tuple[str, ...]:

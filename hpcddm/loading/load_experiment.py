@@ -28,26 +28,37 @@ def load_experiment(name: str, overrides: tuple[str, ...] = ()) -> Experiment:
 def experiment_values(name: str, overrides: tuple[str, ...]) -> tuple[Path, dict[str, Any], Origins]:
     """Read the values of an experiment's file and of overrides, with absolute paths and without defaults."""
     path = find_yaml(name, "experiments", "experiment")
-    values, origins = read_yaml(path)
-    resolve_paths(values, path.resolve().parent)
-    origins = origins.before_changes(lambda: filled_file(path))
+    values, origins = read_file(path)
     return path, values, apply_overrides(values, overrides, origins)
 
 
 def apply_overrides(values: dict[str, Any], overrides: Collection[str], origins: Origins) -> Origins:
-    """Set the values of overrides in `values`, with absolute paths, and return the origins with these."""
+    """Set the values of overrides in `values`, with absolute paths, and return the origins with these.
+
+    Raises `ConfigError` for an override that is not `key.key=value`.
+    """
     for override in overrides:
-        origins = _override(values, override, origins)
+        key, equals, text = override.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"'{override}': an override is key.key=value, for instance experts.training.images=30000")
+        place = f"'{override}'"
+        set_value(values, key, parse_value(key, text, place), place)
+        origins = origins.with_change(key, place)
     resolve_paths(values, Path.cwd())
     return origins
 
 
-def filled_file(path: Path) -> dict[str, Any]:
-    """Return the values of an experiment's file alone, defaults filled in."""
-    values, _ = read_yaml(path)
+def read_file(path: Path) -> tuple[dict[str, Any], Origins]:
+    """Read the values of an experiment's file, with absolute paths and without defaults."""
+    values, origins = read_yaml(path)
     resolve_paths(values, path.resolve().parent)
-    experiment_defaults.fill_in(values, path.stem)
-    return values
+
+    def filled() -> dict[str, Any]:
+        alone, _ = read_file(path)
+        experiment_defaults.fill_in(alone, path.stem)
+        return alone
+
+    return values, origins.before_changes(filled)
 
 
 def resolve_paths(values: dict[str, Any], start: Path) -> None:
@@ -60,16 +71,6 @@ def resolve_paths(values: dict[str, Any], start: Path) -> None:
             holder[key] = str(idx_files.fetched((start / pretrained.expanded(holder[key])).resolve()))
         except (RuntimeError, ValueError) as error:
             raise ConfigError(f"{key}: {holder[key]!r} cannot be a path ({error})") from None
-
-
-def _override(values: dict[str, Any], override: str, origins: Origins) -> Origins:
-    """Set the value of `key.key=value` and return the origins with this one; raises `ConfigError`."""
-    key, equals, text = override.partition("=")
-    if not equals or not key:
-        raise ConfigError(f"'{override}': an override is key.key=value, for instance experts.training.images=30000")
-    place = f"'{override}'"
-    set_value(values, key, parse_value(key, text, place), place)
-    return origins.with_change(key, place)
 
 
 def set_value(values: dict[str, Any], key: str, value: Any, place: str) -> None:

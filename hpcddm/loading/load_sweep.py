@@ -14,7 +14,7 @@ from hpcddm.config.sweep import Setting, SweepFile, hashed_label, label_of, shor
 from hpcddm.config.validation_errors import Origins
 from hpcddm.errors import ConfigError
 from hpcddm.loading import experiment_defaults
-from hpcddm.loading.load_experiment import filled_file, resolve_paths, set_value
+from hpcddm.loading.load_experiment import read_file, resolve_paths, set_value
 
 FOLDER = "experiments/sweeps"
 
@@ -42,7 +42,12 @@ def read_sweep(name: str, base: str | None = None) -> Sweep:
     path = find_yaml(name, FOLDER, "sweep")
     content, own_lines = read_yaml(path)
     file = validate(SweepFile, content, own_lines)
-    place = _base_file(file, path) if base is None else Path(base)
+    # The path of the experiment is relative to the sweep's file.
+    beside = path.parent / file.experiment
+    if base is not None:
+        place = Path(base)
+    else:
+        place = beside if beside.is_file() else find_yaml(file.experiment, "experiments", "experiment")
     values, origins = _base(file, own_lines, place)
     short = short_names(file.varied)
     sweep = Sweep(file.name, path, place, {}, {}, [])
@@ -88,17 +93,9 @@ def matching_labels(sweep: Sweep, only: Collection[str]) -> set[str]:
     return labels
 
 
-def _base_file(file: SweepFile, path: Path) -> Path:
-    """Return the experiment's file; its path is relative to the sweep's file."""
-    beside = path.parent / file.experiment
-    return beside if beside.is_file() else find_yaml(file.experiment, "experiments", "experiment")
-
-
 def _base(file: SweepFile, own_lines: Origins, place: Path) -> tuple[dict[str, Any], Origins]:
     """Read the experiment's values from the file at `place` and set those that all settings share."""
-    values, origins = read_yaml(place)
-    resolve_paths(values, place.resolve().parent)
-    origins = origins.before_changes(lambda: filled_file(place))
+    values, origins = read_file(place)
     for key, value in file.set.items():
         text = f"{own_lines.line(('set', key))}: set"
         set_value(values, key, value, text)

@@ -1,5 +1,6 @@
 """Images of an experiment that are not there: which, and how they are to be had."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,16 +23,9 @@ def missing_paths(experiment: Experiment) -> list[Path]:
 def images_note(name: str) -> str:
     """Return the header's note on the images of a shipped experiment; '' for a user's experiment."""
     file = find_data_folder() / "experiments" / f"{name}.yaml"
-    lines = file.read_text().splitlines() if file.is_file() else []
-    place = next((number for number, line in enumerate(lines) if line.startswith("#") and " Data: " in line), None)
-    if place is None:
-        return ""
-    text = [lines[place].partition(" Data: ")[2]]
-    for line in lines[place + 1 :]:
-        if not line.startswith("#   "):
-            break
-        text.append(line.removeprefix("#"))
-    return " ".join(" ".join(text).split())
+    header = file.read_text() if file.is_file() else ""
+    note = re.search("^#.*? Data: (.*(\\n#   .*)*)", header, re.MULTILINE)
+    return " ".join(note[1].replace("\n#", " ").split()) if note else ""
 
 
 @contextmanager

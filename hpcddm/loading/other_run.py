@@ -55,8 +55,13 @@ def _check(experiment: Experiment, theirs: Experiment, fitted_by: ClusteringSett
             f"{KEY}: {other.root} is clustered by '{fitted_by.name}', which goes by a sample's number or key and says"
             " nothing of new images; name a run that is clustered by features or classes"
         )
+    # The settings that, besides the partition, determine the clusters of images.
     here, there = (
-        manifest.flatten(_partition_settings(each, fitted_by.needs_features)) for each in (experiment, theirs)
+        manifest.flatten(
+            {"cluster": {"experts": each.cluster.experts}}
+            | (feature_settings(each) if fitted_by.needs_features else {})
+        )
+        for each in (experiment, theirs)
     )
     changes = [key for key in sorted({*here, *there}) if here.get(key) != there.get(key)]
     if changes:
@@ -80,9 +85,3 @@ def _stored_partition(run: RunDir) -> dict[str, Any] | None:
 def _filled(values: dict[str, Any], filled_in: dict[str, Any], origin: Path) -> Experiment:
     values["cluster"]["clustering"] |= filled_in
     return validate_experiment(values, str(origin))
-
-
-def _partition_settings(experiment: Experiment, needs_features: bool) -> dict[str, Any]:
-    """Return the settings that, besides the partition, determine the clusters of images."""
-    experts = {"cluster": {"experts": experiment.cluster.experts}}
-    return experts | (feature_settings(experiment) if needs_features else {})

@@ -38,32 +38,29 @@ class StoredDefaults:
     """Content of a run's file of defaults."""
 
     given: dict[str, Any]
+    """Settings that the file or the command line names, from which the others follow."""
     values: dict[str, Any]
+    """Values by dotted key that a run keeps."""
     shares: Shares
+    """Shares from which further values follow."""
 
 
 @dataclass(frozen=True)
 class Defaults:
     """Settings that neither the file nor the command line names."""
 
-    given: dict[str, Any]
-    """Those that they name, from which the others follow."""
-    values: dict[str, Any]
-    """Values by dotted key that a run keeps."""
-    shares: Shares
-    """Shares from which further values follow."""
+    kept: StoredDefaults
     shown: list[str]
-    """These and others as lines of YAML, one for each section."""
+    """Values as lines of YAML, one for each section."""
     left: dict[str, Any]
     """Values that would follow for trainings that keep theirs, by dotted key."""
 
     def store(self, run: RunDir) -> None:
         """Keep them with the run, whose paths are relative."""
-        if self.values:
-            given = deepcopy(self.given)
-            for holder, key in paths.find_paths(given, Experiment):
+        if self.kept.values:
+            kept = asdict(self.kept)
+            for holder, key in paths.find_paths(kept["given"], Experiment):
                 holder[key] = relative_to_run(Path(holder[key]), run)
-            kept = {"given": given, "values": self.values, "shares": asdict(self.shares)}
             atomic.write_json(run.defaults, kept)
 
     def print(self) -> None:
@@ -95,7 +92,8 @@ def load_for_run(name: str, overrides: tuple[str, ...], run_dir: Path | None) ->
     # That a run trains no extractor follows from the other settings again.
     filled = {key: value for key, value in filled.items() if value is not None}
     # As long as values are left, they are compared with what they followed from.
-    return experiment, run, Defaults(before if left else given, filled, shares, _lines(filled, named, experiment), left)
+    kept = StoredDefaults(before if left else given, filled, shares)
+    return experiment, run, Defaults(kept, _lines(filled, named, experiment), left)
 
 
 def _lines(filled: dict[str, Any], given: dict[str, Any], experiment: Experiment) -> list[str]:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import tempfile
 
 import pytest
 import yaml
@@ -166,11 +165,10 @@ def test_what_measures_imports_nothing_from_the_working_directory(tmp_path, monk
     for name in ("hpcddm/__init__", "json"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('executed')")
     monkeypatch.chdir(tmp_path)
-    with tempfile.TemporaryFile("w+") as errors:
-        child = benchmark._BenchmarkProcess.start(errors)
-        child.send(load_experiment("quickstart").model_dump_json())
-        child.requests.close()
-        assert child.process.wait() == 0
+    with benchmark.Benchmark(load_experiment("quickstart")) as measured:
+        child = measured._started()
+        child.communicate()
+        assert child.returncode == 0
 
 
 def test_a_measurement_that_fails_leaves_the_time_unknown_and_says_why(planned, monkeypatch):
@@ -311,8 +309,8 @@ def test_a_data_set_that_is_not_here_is_planned_by_its_numbers(tmp_path, site, m
 def test_what_cannot_be_measured_is_tried_once_and_stops_no_other_measurement(tmp_path, monkeypatch):
     starts = []
     monkeypatch.setattr(benchmark, "MIN_SECONDS", 0.0)
-    real = benchmark._BenchmarkProcess.start
-    monkeypatch.setattr(benchmark._BenchmarkProcess, "start", lambda errors: starts.append(1) or real(errors))
+    real = benchmark.Benchmark._started
+    monkeypatch.setattr(benchmark.Benchmark, "_started", lambda measured: starts.append(1) or real(measured))
     with benchmark.Benchmark(tiny(tmp_path, data__source={"name": "idx", "folder": "/nowhere"})) as measured:
         for images in (64, 128):
             with pytest.raises(UserError, match="^data.source.folder: /nowhere is not a folder; with some of its"):

@@ -9,7 +9,7 @@ from hashlib import sha256
 
 import pytest
 
-from hpcddm.commands import prefetch, prefetch_idx
+from hpcddm.commands import prefetch, prefetch_data
 from hpcddm.loading import missing_images
 from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.loading.missing_images import images_note
@@ -132,4 +132,4 @@ def test_prefetch_of_pictures_that_are_not_there_says_so(tmp_path, monkeypatch):
     done = hpcddm("prefetch", "tiny.yaml")
     said = f"images   {tmp_path / 'images'}: not there, and prefetch cannot fetch it. Put your own images"
     assert done.output.startswith(said)
-    assert prefetch_idx.offline_advice(FASHION_MNIST).count("http://") == 4
+    assert prefetch_data.offline_advice(FASHION_MNIST).count("http://") == 4

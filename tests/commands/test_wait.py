@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from hpcddm.commands import run_status
 from hpcddm.commands import wait as waiting
 from hpcddm.launch.base import Job
 from hpcddm.runs.job import JobId
@@ -58,7 +59,7 @@ def test_jobs_are_waited_for_until_the_time_is_over(run, monkeypatch, state):
 
 def test_a_scheduler_that_does_not_answer_is_no_end(run, monkeypatch):
     asked = answer(monkeypatch, None)
-    monkeypatch.setattr(waiting, "QUERY_SECONDS", 0.01)
+    monkeypatch.setattr(run_status, "QUERY_SECONDS", 0.01)
     submitted(run, [EXPERT])
     done = ended(run, 4, "--timeout", "0.01")
     assert "the scheduler does not answer" in done.stderr and len(asked) > 2
@@ -81,7 +82,7 @@ def test_a_moment_between_two_jobs_is_no_end(run, monkeypatch):
     jobs = iter([{}, {EXPERT: Job(JobId("17_0"), "running", nodes="h1")}])
     write_attempt(run, EXPERT, 1, submitted(run, [EXPERT]), "17_0", verdict=VERDICT)
     answers = []
-    monkeypatch.setattr(waiting, "QUERY_SECONDS", 0.1)
+    monkeypatch.setattr(run_status, "QUERY_SECONDS", 0.1)
     states = "hpcddm.launch.slurm.launcher.SlurmLauncher.states"
     monkeypatch.setattr(states, lambda *given: answers.append(1) or next(jobs, {}))
     assert hpcddm("wait", run.root).exit_code == 3 and len(answers) >= 2

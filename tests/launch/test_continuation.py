@@ -26,6 +26,7 @@ from tests.helpers import hpcddm, tiny
 from tests.launch.queues import Queue
 
 ROOM = 5
+CONTINUES = "hpcddm.commands.continue_submission"
 
 
 @pytest.fixture
@@ -144,8 +145,12 @@ def test_only_a_job_that_runs_from_a_checkout_lets_others_run_it(run, items, tmp
     for module in (provenance, code_copy):
         monkeypatch.setattr(module, "AROUND", tmp_path / place)
     taken = []
-    monkeypatch.setattr("hpcddm.commands.retry.trusted_site_and_template", lambda *arguments, **how: (None, {}))
-    monkeypatch.setattr("hpcddm.commands.retry.submit_missing", lambda *given, live, **how: taken.append(live) or 0)
+    monkeypatch.setattr(
+        "hpcddm.commands.continue_submission.trusted_site_and_template", lambda *arguments, **how: (None, {})
+    )
+    monkeypatch.setattr(
+        "hpcddm.commands.continue_submission.submit_missing", lambda *given, live, **how: taken.append(live) or 0
+    )
     assert continued(run).exit_code == 0 and taken == [live]
 
 
@@ -153,7 +158,8 @@ def test_a_run_is_not_continued_as_the_sweep_that_its_rest_names(run, items, tmp
     (tmp_path / "evil.yaml").write_text("")
     continuation._store(continuation.RemainingUnits("north", [items[0].name], str(tmp_path / "evil.yaml")), run)
     monkeypatch.setattr("hpcddm.commands.sweep.sweep", lambda *given, **how: pytest.fail("this is no sweep"))
-    monkeypatch.setattr("hpcddm.commands.retry.continue_run", lambda *given: 0)
+    monkeypatch.setattr(f"{CONTINUES}.trusted_site_and_template", lambda *given, **how: (None, {}))
+    monkeypatch.setattr(f"{CONTINUES}.submit_missing", lambda *given, **how: 0)
     assert continued(run).exit_code == 0
 
 
@@ -180,7 +186,7 @@ def test_a_dry_run_keeps_a_place_as_the_submission_does(run, items, capsys, monk
     monkeypatch.setattr(Queue, "render", lambda self, array, script: None, raising=False)
     for active, taken in (({}, ROOM - 1), (WAITING, ROOM)):
         queue = Queue(run, limits=Limits(free_jobs=ROOM, reason="its limit"), room=ROOM)
-        command.render_scripts(items, run, queue, active)
+        command.show_scripts(items, run, queue, active)
         assert f"{len(items) - taken} units would remain" in capsys.readouterr().out
 
 
@@ -231,10 +237,10 @@ def test_a_scheduler_that_does_not_answer_is_no_end_of_the_submission(run, monke
 def test_a_lock_that_is_held_is_no_end_of_the_submission(run, monkeypatch):
     continuation._store(continuation.RemainingUnits("north", ["x/y"]), run)
 
-    def held(home, rest, live, trust_run):
+    def held(*given, **how):
         raise HeldElsewhere("somebody is at work here", "somebody")
 
-    monkeypatch.setattr("hpcddm.commands.retry.continue_run", held)
+    monkeypatch.setattr(f"{CONTINUES}.stored_experiment", held)
     assert continued(run).exit_code == exit_codes.HELD_OR_ABANDONED
 
 

@@ -5,11 +5,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from types import TracebackType
-from typing import IO
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError
@@ -20,27 +18,23 @@ MIN_SECONDS = 1.0
 """Seconds for which each kind of step is repeated."""
 
 
-class Benchmark:
+class Benchmark(AbstractContextManager["Benchmark"]):
     """Seconds per image of one process, measured once for each network, kind of work, batch and number of threads."""
 
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = experiment
-        self._known: dict[str, float | UserError] = {}
-        self._child: _BenchmarkProcess | None = None
+        self._known: dict[str, float | str] = {}
+        self._child: subprocess.Popen[str] | None = None
         self._errors = tempfile.TemporaryFile("w+")
-
-    def __enter__(self) -> "Benchmark":
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._child:
             if error is not None:
-                self._child.process.kill()
-            self._child.requests.close()
-            self._child.process.wait()
-            self._child.replies.close()
+                self._child.kill()
+            # Closes the pipes: a process without further questions ends.
+            self._child.communicate()
         self._errors.close()
 
     def seconds(self, work: Work, ranks: int, threads: int, on_gpu: bool) -> float:
@@ -52,55 +46,43 @@ class Benchmark:
         question = {"network": work.network, "is_training": work.is_training, "batch": batch}
         line = json.dumps(question | {"threads": threads, "on_gpu": on_gpu, "at_least_seconds": MIN_SECONDS})
         if line not in self._known:
-            try:
-                self._known[line] = self._measure(line)
-            except UserError as error:
-                self._known[line] = error
+            self._known[line] = self._measure(line)
         known = self._known[line]
-        if isinstance(known, UserError):
-            raise known
+        if isinstance(known, str):
+            raise UserError(known)
         return known * work.images / ranks
 
-    def _measure(self, line: str) -> float:
-        if self._child is None:
-            self._child = _BenchmarkProcess.start(self._errors)
-            self._child.send(self._experiment.model_dump_json())
-        self._child.send(line)
-        reply = self._child.replies.readline()
-        if reply:
-            answer = json.loads(reply)
-            if "error" in answer:
-                raise UserError(answer["error"])
-            return float(answer["seconds"])
-        child, self._child = self._child, None
+    def _measure(self, line: str) -> float | str:
+        """Return the seconds per image, or the reason why they cannot be measured here."""
+        child = self._child = self._child or self._started()
+        assert child.stdout is not None, "a pipe"
+        _send(child, line)
+        if reply := child.stdout.readline():
+            answer: dict[str, float | str] = json.loads(reply)
+            return answer.get("error") or answer["seconds"]
+        self._child = None
+        child.communicate()
         self._errors.seek(0)
         errors = self._errors.read().splitlines()
-        code, reason = child.process.wait(), errors[-1] if errors else "no reason given"
-        raise UserError(f"no measurement here, exit code {code}: {reason}")
+        reason = errors[-1] if errors else "no reason given"
+        return f"no measurement here, exit code {child.returncode}: {reason}"
 
-
-@dataclass(frozen=True)
-class _BenchmarkProcess:
-    """Process that measures, with a line per request and per reply."""
-
-    process: subprocess.Popen[str]
-    requests: IO[str]
-    replies: IO[str]
-
-    @classmethod
-    def start(cls, errors: IO[str]) -> "_BenchmarkProcess":
+    def _started(self) -> "subprocess.Popen[str]":
+        """Start the process that measures, with a line per request and per reply; it reads the experiment first."""
         # Nothing is imported from the working directory, which may be a run's, with a file json.py.
         command = [sys.executable, "-P", "-m", "hpcddm.commands.planning.benchmark_process"]
         pipe = subprocess.PIPE
-        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True)
-        assert process.stdin is not None and process.stdout is not None, "both are pipes"
-        return cls(process, process.stdin, process.stdout)
+        child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._errors, text=True)
+        _send(child, self._experiment.model_dump_json())
+        return child
 
-    def send(self, line: str) -> None:
-        # A missing reply means that the child died.
-        with suppress(BrokenPipeError):
-            self.requests.write(f"{line}\n")
-            self.requests.flush()
+
+def _send(child: "subprocess.Popen[str]", line: str) -> None:
+    assert child.stdin is not None, "a pipe"
+    # A missing reply means that the child died.
+    with suppress(BrokenPipeError):
+        child.stdin.write(f"{line}\n")
+        child.stdin.flush()
 
 
 @cache

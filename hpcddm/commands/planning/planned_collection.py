@@ -1,5 +1,6 @@
 """Collection in a plan: files and bytes of the images, the time of their index and of one expert's epoch."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,7 +57,10 @@ def plan_collection(
     files, size = _stored(experiment, counts, bytes_written)
     samples = -(-counts[TRAIN] // experiment.cluster.experts)
     hours, detail = _epoch(samples, site, benchmark)
-    return PlannedCollection(files, size, counts, *index, samples, hours, detail, _bytes_per_byte(experiment))
+    ratio = None
+    with suppress(UserError):
+        ratio = bytes_per_byte(experiment)
+    return PlannedCollection(files, size, counts, *index, samples, hours, detail, ratio)
 
 
 def _stored(experiment: Experiment, counts: dict[str, int], bytes_written: int) -> tuple[int, int | None]:
@@ -79,13 +83,6 @@ def _stored(experiment: Experiment, counts: dict[str, int], bytes_written: int) 
         return len(train | heldout), _size(train | heldout)
     files = data.shards + (0 if train & heldout else data.heldout_shards)
     return files, _size(train) * sum(counts.values()) // samples if samples else None
-
-
-def _bytes_per_byte(experiment: Experiment) -> float | None:
-    try:
-        return bytes_per_byte(experiment)
-    except UserError:
-        return None
 
 
 def _size(paths: set[Path]) -> int:

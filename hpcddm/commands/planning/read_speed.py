@@ -42,7 +42,13 @@ def make_read_step(experiment: Experiment, folder: Path, count: int, threads: in
         indices = _adopted(data, count)
     else:
         path = folder / "reading.tar"
-        index = _pictures(data, count) if data.source.reads_in_place else _written(data, path, count)
+        if data.source.reads_in_place:
+            index = index_pictures(_usable(data, count))
+        else:
+            # As the stage shard does.
+            transform = variants.create(Transform, data.transform)
+            tar_writing.write_tar(path, _usable(data, count), data.image_size, data.channels, transform)
+            index = index_tar(path)
         indices = {SampleFile(path.name, *((0, 0) if index.files else size_and_mtime(path))): index}
     catalog = _catalog(data, folder, indices)
     files = [
@@ -81,18 +87,6 @@ def _adopted(data: DataSettings, count: int) -> dict[SampleFile, TarIndex]:
             break
     require(indices != {}, "data.source: its tars have no training sample")
     return indices
-
-
-def _pictures(data: DataSettings, count: int) -> TarIndex:
-    """Index training pictures that are files of their own."""
-    return index_pictures(_usable(data, count))
-
-
-def _written(data: DataSettings, path: Path, count: int) -> TarIndex:
-    """Write training samples as the stage shard does."""
-    transform = variants.create(Transform, data.transform)
-    tar_writing.write_tar(path, _usable(data, count), data.image_size, data.channels, transform)
-    return index_tar(path)
 
 
 def _usable(data: DataSettings, count: int) -> Iterator[Record]:

@@ -81,9 +81,11 @@ class TimeEstimator:
     def _attempts(self, key: str) -> list[tuple[Heartbeat, AttemptRecord]]:
         """List the attempts that show a unit's speed; read once, because all units of the stage use them."""
         if key not in self._known_attempts:
-            attempts = read_records(self._run.logs(key))
+            attempts = [(record.beat, record) for record in read_records(self._run.logs(key)) if record.beat]
             self._known_attempts[key] = [
-                (beat, record) for record in attempts if (beat := _informative_heartbeat(record))
+                (beat, record)
+                for beat, record in attempts
+                if beat.rate > 0 and beat.total > 0 and beat.done >= MIN_SHARE_DONE * beat.total
             ]
         return self._known_attempts[key]
 
@@ -108,10 +110,3 @@ class TimeEstimator:
     def _weight(self, key: str) -> int:
         work = self._costs.work(key)
         return sum(self._costs.flops(piece) for piece in work) or sum(piece.images for piece in work) or 1
-
-
-def _informative_heartbeat(record: AttemptRecord) -> Heartbeat | None:
-    """Return the attempt's last heartbeat, where it got far enough for its speed to count."""
-    beat = record.beat
-    is_telling = beat is not None and beat.rate > 0 and beat.total > 0 and beat.done >= MIN_SHARE_DONE * beat.total
-    return beat if is_telling else None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 
 from hpcddm.commands.planning import memory
 from hpcddm.commands.planning.costs import UnitCosts
@@ -11,7 +11,6 @@ from hpcddm.config.site import Resources, Site
 from hpcddm.models.flops import unallocated
 from hpcddm.pipeline.unit_graph import is_collective
 from hpcddm.runs.unit_keys import MONOLITH, stage_of
-from hpcddm.stages.workload import Work
 from hpcddm.training.loop import count_micro_batches
 
 PROCESS_BYTES = 700_000_000
@@ -58,7 +57,10 @@ def predict_for_units(keys: Iterable[str], costs: UnitCosts, site: Site) -> list
             parts = count_micro_batches(share, resources.micro_batch)
             sharing = RankDivision(resources.ranks, resources.zero_stage, parts)
             once = share // parts, resources.checkpoint_blocks, sharing.keeps_gradients, on_gpu
-            predicted = _of_network(costs, work, passed(work.network, *once), sharing)
+            training = costs.training(work.network)
+            model = unallocated(partial(costs.network, work.network))
+            in_pass = passed(work.network, *once)
+            predicted = memory.predict_memory(model, in_pass, training.precision, sharing, training.num_averages)
             found = RankMemory(
                 *(name, resources.ranks, resources.ranks_per_node, resources.zero_stage, share // parts, on_gpu),
                 *(predicted.peak, predicted, resources.memory_gb),
@@ -66,12 +68,6 @@ def predict_for_units(keys: Iterable[str], costs: UnitCosts, site: Site) -> list
             before = largest.get((name, resources))
             largest[name, resources] = found if before is None or found.peak > before.peak else before
     return list(largest.values())
-
-
-def _of_network(costs: UnitCosts, work: Work, passed: int, sharing: RankDivision) -> TensorMemory:
-    model = unallocated(lambda: costs.network(work.network))
-    training = costs.training(work.network)
-    return memory.predict_memory(model, passed, training.precision, sharing, training.num_averages)
 
 
 def memory_line(own: RankMemory) -> str:

@@ -4,18 +4,17 @@ from contextlib import suppress
 from pathlib import Path
 
 import click
-from rich.table import Table
 
 from hpcddm.collaboration.bundle_making import make_bundle
 from hpcddm.commands.job_costs import list_job_costs
 from hpcddm.commands.options import PATH, RUN, UNIT
 from hpcddm.commands.sites.site_key import SIGN, own_key
-from hpcddm.commands.terminal import plain_text, print_table
+from hpcddm.commands.terminal import WITHOUT_LINES, make_table, print_table
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo
 from hpcddm.evaluation.expert_probe import ProbeLosses
-from hpcddm.exchange.bundle import Bundle, SiteWord
+from hpcddm.exchange.bundle import SiteWord
 from hpcddm.files import guarded_writes
 from hpcddm.launch.checks.disk_estimates import format_bytes
 from hpcddm.launch.journal_dirs import submissions_of
@@ -51,7 +50,8 @@ def site_bundle(root: Path, unit: str, key: Path | None, output: Path) -> None:
     present = manifest.read_if_usable(run.unit(unit))
     word = SiteWord() if present is None else site_word(run, unit, present)
     bundle, signer = make_bundle(run, experiment, unit, own_key(key), output, word)
-    print_table(_table(bundle))
+    files = ((name, format_bytes(file.size), file.sha256) for name, file in bundle.files.items())
+    print_table(make_table(("file", "size", "SHA-256"), files, ("file", "SHA-256"), **WITHOUT_LINES))
     if word.probe_losses is None and experiment.experts.probe is not None:
         reason = f"note: {probe_key(unit)} is not complete, so the bundle says nothing of it"
         echo(step("hpcddm", "status", run.root, reason=reason))
@@ -99,12 +99,3 @@ def _gpu_kind(run: RunDir, key: str) -> str | None:
     with suppress(UserError):
         return stored_site(sites[-1], run).resources_for(*key.split("/")).gpu_type if sites else None
     return None
-
-
-def _table(bundle: Bundle) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("file", "size", "SHA-256"):
-        table.add_column(name, no_wrap=True, justify="right" if name == "size" else "left")
-    for name, file in bundle.files.items():
-        table.add_row(*map(plain_text, (name, format_bytes(file.size), file.sha256)))
-    return table

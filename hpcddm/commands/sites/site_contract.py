@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import click
-from rich.table import Table
 
 from hpcddm.commands.options import PATH, RUN
 from hpcddm.commands.sites.site_key import SIGN, own_key
-from hpcddm.commands.terminal import print_table
+from hpcddm.commands.terminal import make_table, print_table
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import command
@@ -78,24 +77,18 @@ def site_contract(
         said = before.data if before else None
         license = license or (said.license if said else NOT_STATED)
         terms = terms or (said.terms if said else NOT_STATED)
-        written = _write(run, experiment, (license, terms, keys, revoke), before, previous, path, output)
+        # torch takes seconds to import, and only this verb of the group needs the networks.
+        from hpcddm.collaboration.contract_making import Terms, make_contract
+
+        draft = make_contract(run, experiment, Terms(license, terms, keys, revoke), before, previous)
+        written = _write(run, experiment, draft, path, output)
     _print(written, own, output)
 
 
-def _write(
-    run: RunDir,
-    experiment: Experiment,
-    terms: tuple[str, str, dict[str, PublicKey], tuple[str, ...]],
-    before: Contract | None,
-    previous: str | None,
-    key: Path,
-    output: Path,
-) -> Contract:
-    """Make the next revision, and put it into the run, then to where it is sent from."""
-    # torch takes seconds to import, and only this verb of the group needs the networks.
-    from hpcddm.collaboration.contract_making import Terms, make_contract, write_partition, write_probe
+def _write(run: RunDir, experiment: Experiment, draft: Contract, key: Path, output: Path) -> Contract:
+    """Put the next revision into the run, then to where it is sent from."""
+    from hpcddm.collaboration.contract_making import write_partition, write_probe
 
-    draft = make_contract(run, experiment, Terms(*terms), before, previous)
     with tempfile.TemporaryDirectory() as scratch:
         files = {name: Path(scratch) / name for name in (PARTITION, PROBE)}
         write_partition(run, files[PARTITION])
@@ -164,15 +157,14 @@ def _require_coordinator(
 
 
 def _print(contract: Contract, own: PublicKey, output: Path) -> None:
-    table = Table()
-    for name in ("site", "fingerprint", "valid until", "experts"):
-        table.add_column(name, no_wrap=True)
+    rows = []
     for name, site in contract.sites.items():
         key = ssh_keys.parse_text(site.key).fingerprint
         until = "revoked" if site.is_revoked else site.valid_until
         experts = [unit.removeprefix("train/") for unit in contract.units_of(name)]
         role = " (coordinator)" if name == contract.coordinator else ""
-        table.add_row(name + role, key, until, ", ".join(experts) or "-")
-    print_table(table)
+        rows.append((name + role, key, until, ", ".join(experts) or "-"))
+    columns = ("site", "fingerprint", "valid until", "experts")
+    print_table(make_table(columns, rows, left=columns))
     echo(f"contract {contract.id}, revision {contract.revision}, in {output}/")
     echo(f"send {output}/ to all sites, and tell them your fingerprint by another channel: {own.fingerprint}")

@@ -1,6 +1,5 @@
 """Draft of a site's file from the outputs of Slurm's commands, every key with its source."""
 
-import json
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from hpcddm.errors.next_step import command
 from hpcddm.launch.checks.gpu_requests import all_resource_keys
 from hpcddm.launch.slurm.slurm_cluster import UNLIMITED
 from hpcddm.launch.slurm.slurm_cluster import parse_time_limit as in_minutes
+from hpcddm.loading.run_defaults import flow_text
 from hpcddm.pipeline.stage import GpuUse
 from hpcddm.pipeline.unit_graph import usable_gpus
 
@@ -208,53 +208,37 @@ class SiteDraft:
         self._lines.append(f"# {time}; the commonest node has {node.cpus} CPUs, {node.memory_gb} GB, {node.gpus} GPUs.")
         values = {"nodes": 1, "ranks_per_node": 1, "cpus_per_rank": cpus, "gpus_per_node": min(1, node.gpus)}
         values |= {"memory_gb": share, "minutes": DAY if limit == UNLIMITED else limit}
-        self._lines.append(f"resources: {_flow(values)}")
-        train = {"nodes": 2 if self._most_nodes() > 1 else 1}
+        self._lines.append(f"resources: {flow_text(values)}")
+        numbers = [self._partition.get(key, "") for key in ("MaxNodes", "TotalNodes")]
+        most_nodes = min((int(number) for number in numbers if number.isdecimal()), default=1)
+        train = {"nodes": 2 if most_nodes > 1 else 1}
         if node.gpus:
             train |= {"ranks_per_node": ranks, "gpus_per_node": min(node.gpus, ranks), "memory_gb": whole}
-        self._lines += ["stages:", f"  train: {_flow(train)}   # one expert is one job over so many nodes"]
+        self._lines += ["stages:", f"  train: {flow_text(train)}   # one expert is one job over so many nodes"]
         if node.gpus:
             self._lines += self._without_gpus()
 
     def _without_gpus(self) -> list[str]:
         """Return the entries of stages that compute nothing on a GPU."""
         names = [name for name in all_resource_keys() if usable_gpus(name) is GpuUse.NONE]
-        entry = _flow({"gpus_per_node": 0})
+        entry = flow_text({"gpus_per_node": 0})
         return [
             *(f"  {name}: {entry}" for name in names),
             f"  encode_captions: {entry}   # 1 where the encoder of captions is a network, as minilm is",
             f"  encode: {entry}   # 1 where the encoder is a network, as efficientnet_lite0 is",
         ]
 
-    def _most_nodes(self) -> int:
-        numbers = [self._partition.get(key, "") for key in ("MaxNodes", "TotalNodes")]
-        return min((int(number) for number in numbers if number.isdecimal()), default=1)
-
     def _set(self, key: str, value: object, comment: str = "") -> None:
-        self._lines.append(_commented(f"{key}: {_scalar(value)}", comment))
+        self._lines.append(_commented(f"{key}: {flow_text(value)}", comment))
 
     def _hint(self, key: str, value: str, comment: str, raw: bool = False) -> None:
-        self._lines.append(_commented(f"# {key}: {value if raw else _scalar(value)}", comment))
+        self._lines.append(_commented(f"# {key}: {value if raw else flow_text(value)}", comment))
 
 
 def _commented(text: str, comment: str) -> str:
     # Output of a client must not start a new line of the file.
     comment = " ".join(comment.split())
     return f"{text:<{COMMENT_COLUMN}}  # {comment}" if comment else text
-
-
-def _scalar(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    text = str(value)
-    # An account can be called 007, or no, which YAML takes for something else.
-    words = ("yes", "no", "on", "off", "true", "false", "null", "none")
-    plain = re.fullmatch(r"[A-Za-z$][\w.@-]*", text) and text.lower() not in words
-    return text if isinstance(value, int) or plain else json.dumps(text)
-
-
-def _flow(values: dict[str, int]) -> str:
-    return "{" + ", ".join(f"{key}: {value}" for key, value in values.items()) + "}"
 
 
 def _pairs(text: str) -> dict[str, str]:
@@ -267,12 +251,6 @@ def _words(line: str) -> dict[str, str]:
     return values if "PartitionName" in values else {}
 
 
-def _leading_number(text: str) -> int:
-    """Return the number at the beginning of a text; 0 where there is none."""
-    match = re.match("[0-9]+", text)
-    return int(match[0]) if match else 0
-
-
 def _nodes(text: str, partition: str) -> list[NodeKind]:
     kinds = []
     for line in text.splitlines():
@@ -280,7 +258,8 @@ def _nodes(text: str, partition: str) -> list[NodeKind]:
         if len(fields) != 5 or fields[0] != partition:
             continue
         # '64+' means that nodes differ.
-        count, cpus, memory = (_leading_number(field) for field in fields[1:4])
+        starts = (re.match("[0-9]+", field) for field in fields[1:4])
+        count, cpus, memory = (int(start[0]) if start else 0 for start in starts)
         gpus = Counter[str]()
         for name, number in GPUS.findall(fields[4]):
             gpus[name] += int(number)

@@ -16,7 +16,7 @@ from hpcddm.collaboration.bundle_checks import (
 from hpcddm.collaboration.bundle_import import import_bundle, remove_leftovers
 from hpcddm.collaboration.imported_experts import agreed_versions
 from hpcddm.commands.options import PATH, RUN
-from hpcddm.commands.terminal import plain_text, print_table
+from hpcddm.commands.terminal import WITHOUT_LINES, make_table, print_table
 from hpcddm.errors import ConfigError
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo, printable
@@ -67,8 +67,8 @@ def site_import(root: Path, bundle: Path, is_replaced: bool, reason: str | None)
     stored_experiment(run)
     group_permissions.apply_group_umask(run.root)
     guarded_writes.guard(run.root)
-    if reason is not None:
-        _require_reason(reason)
+    if reason is not None and (not reason.strip() or reason != printable(reason, MAX_REASON)):
+        raise ConfigError(f"--accept-probe: name the reason in one line of at most {MAX_REASON} printable characters")
     signed = open_bundle(run, bundle)
     with lease(run.lock, "hpcddm site import", PATIENCE_SECONDS):
         remove_leftovers(run)
@@ -92,12 +92,6 @@ def site_import(root: Path, bundle: Path, is_replaced: bool, reason: str | None)
     echo(step("hpcddm", "status", run.root, reason=reason) if missing else resubmit_step(run, reason))
 
 
-def _require_reason(reason: str) -> None:
-    """Raise `ConfigError` for a reason that no reader of the report understands."""
-    if not reason.strip() or reason != printable(reason, MAX_REASON):
-        raise ConfigError(f"--accept-probe: name the reason in one line of at most {MAX_REASON} printable characters")
-
-
 def _table(signed: SignedBundle) -> Table:
     """Build the table of what was checked."""
     contract, bundle, entry = signed.contract, signed.bundle, signed.entry
@@ -112,11 +106,9 @@ def _table(signed: SignedBundle) -> Table:
         "computed here": f"{entry.images:,} images, {entry.images * entry.flops_per_image:.3g} training FLOPs",
         f"word of {bundle.site}": _word(signed),
     }
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("checked", "result"):
-        table.add_column(name)
-    for name, text in rows.items():
-        table.add_row(plain_text(name), plain_text(text))
+    columns = ("checked", "result")
+    table = make_table(columns, rows.items(), left=columns, **WITHOUT_LINES)
+    table.columns[0].no_wrap = table.columns[1].no_wrap = False
     return table
 
 

@@ -62,27 +62,20 @@ def _query_all(partition: str | None) -> SlurmOutputs:
     return SlurmOutputs(
         config=config,
         partitions=query_slurm("scontrol", "--oneliner", "show", "partition"),
-        nodes=_output_of("sinfo", "-h", "-e", "-o", "%R|%D|%c|%m|%G"),
-        associations=_output_of(*associations, "format=Account,QOS,MaxSubmit"),
-        has_sacct=_succeeds("sacct", "-n", "-X"),
+        nodes=_output_of("sinfo", "-h", "-e", "-o", "%R|%D|%c|%m|%G") or "",
+        associations=_output_of(*associations, "format=Account,QOS,MaxSubmit") or "",
+        has_sacct=_output_of("sacct", "-n", "-X") is not None,
         memory_refusal=_memory_refusal(partition),
         interfaces=tuple(name for name in psutil.net_if_addrs() if name != "lo"),
     )
 
 
-def _output_of(*command: str) -> str:
+def _output_of(*command: str) -> str | None:
+    """Return the output of a client of Slurm; None where it fails."""
     try:
         return query_slurm(*command)
     except SlurmUnavailable:
-        return ""
-
-
-def _succeeds(*command: str) -> bool:
-    try:
-        query_slurm(*command)
-    except SlurmUnavailable:
-        return False
-    return True
+        return None
 
 
 def _memory_refusal(partition: str | None) -> str:

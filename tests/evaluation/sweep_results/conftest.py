@@ -3,7 +3,6 @@
 import pytest
 import yaml
 
-from hpcddm.commands import sweep as command
 from hpcddm.launch.sweep_runs import sweep_runs_of
 from hpcddm.loading.load_sweep import read_sweep
 from hpcddm.runs.run_dir import RunDir
@@ -46,7 +45,7 @@ def sweep(write, home, tmp_path, monkeypatch):
 
     def call(*guidance, options=(), values=None, fails=False, **queue):
         taking = Taking(home, **queue)
-        monkeypatch.setattr(command, "create_launcher", lambda site, where: taking)
+        monkeypatch.setattr("hpcddm.commands.submit.create_launcher", lambda site, where: taking)
         file = write(*guidance, **(values or {}))
         done = hpcddm("sweep", file, "--site", tmp_path / "north.yaml", "--dir", home.root, *options)
         assert (done.exit_code != 0) == fails, done.output

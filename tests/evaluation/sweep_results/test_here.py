@@ -2,7 +2,6 @@
 
 import pytest
 
-from hpcddm.commands import sweep as command
 from hpcddm.config.site import Site
 from hpcddm.jobs.spec import read_spec
 from hpcddm.launch.local.launcher import LocalLauncher
@@ -51,7 +50,7 @@ def here(write, home, tmp_path, monkeypatch):
 
     def call(*guidance, broken=()):
         machine = Machine(home, broken)
-        monkeypatch.setattr(command, "create_launcher", lambda site, where: machine)
+        monkeypatch.setattr("hpcddm.commands.submit.create_launcher", lambda site, where: machine)
         return machine.order, hpcddm("sweep", write(*guidance), "--site", tmp_path / "here.yaml", "--dir", home.root)
 
     return call
