@@ -7,11 +7,11 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache, partial
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
 
 from hpcddm.errors import UserError
 from hpcddm.errors.printing import printable
@@ -334,6 +334,36 @@ def require_inside(name: str) -> None:
     """Raise `ValueError` for a name that is not a relative path below a folder."""
     if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
         raise ValueError("names a file outside of its folder")
+
+
+class OpenRecord:
+    """Base class of the types of records that may have more keys than the type lists."""
+
+    __pydantic_config__: ClassVar = ALLOW_EXTRA_KEYS
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Rule for the values of an annotated type in a record; `check` raises `ValueError` for any other value."""
+
+    check: Callable[[Any], None]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core.core_schema import no_info_after_validator_function
+
+        return no_info_after_validator_function(self._checked, handler(source))
+
+    def _checked(self, value: Any) -> Any:
+        self.check(value)
+        return value
+
+
+Count = Annotated[int, Rule(require_counts)]
+Quantity = Annotated[float, Rule(require_counts)]
+Timestamp = Annotated[float, Rule(require_times)]
+"""Seconds since the epoch."""
+InnerPath = Annotated[str, Rule(require_inside)]
+"""Path of a file below a folder, relative to it."""
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from hpcddm.config import variants
 from hpcddm.config.conditions import ConditionForm
@@ -19,12 +19,12 @@ from hpcddm.config.training import Expert, ExpertVariation, InitialWeights
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import printable
 from hpcddm.files import atomic, checked_reads
-from hpcddm.files.checked_reads import Unreadable
+from hpcddm.files.checked_reads import Count, OpenRecord, Unreadable
 from hpcddm.files.tensor_file import TensorFile
 from hpcddm.runs import manifest
 from hpcddm.runs.counted_weights import counted_digest, require_counted
 from hpcddm.runs.files import WEIGHTS
-from hpcddm.runs.result_types import require_flops
+from hpcddm.runs.result_types import Flops
 from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_of, stage_of
 
 METADATA = "hpcddm"
@@ -59,41 +59,28 @@ class InitRequest:
 
 
 @dataclass(frozen=True)
-class TrainingData:
+class TrainingData(OpenRecord):
     """Types of a file's description of its network's training data."""
 
-    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
-
-    channels: int = 1
-    image_size: int = 1
-    num_classes: int | None = None
+    channels: Count = 1
+    image_size: Count = 1
+    num_classes: Count | None = None
     space: dict[str, Any] | None = None
     condition: str | None = None
     encoder: str | None = None
     latents: str | None = None
 
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for a number that cannot be."""
-        checked_reads.require_counts(self.channels, self.image_size, self.num_classes or 0)
-
 
 @dataclass(frozen=True)
-class WeightsDescription:
+class WeightsDescription(OpenRecord):
     """Types of a file's description of itself."""
-
-    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
 
     model: dict[str, Any] = field(default_factory=dict)
     objective: dict[str, Any] = field(default_factory=dict)
     data: TrainingData = field(default_factory=TrainingData)
     source: str = ""
-    images: int | None = None
-    train_flops: int | None = None
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for a number that cannot be."""
-        checked_reads.require_counts(self.images or 0)
-        require_flops(self.train_flops or 0)
+    images: Count | None = None
+    train_flops: Flops | None = None
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ import json
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from hpcddm.files import checked_reads, guarded_writes, nfs_reads
-from hpcddm.files.checked_reads import Unreadable
+from hpcddm.files.checked_reads import Count, InnerPath, OpenRecord, Unreadable
 from hpcddm.runs.files import SNAPSHOTS
-from hpcddm.runs.result_types import require_flops
+from hpcddm.runs.result_types import Flops
 
 FOLDER, STATE = "state", "state.json"
 FORMAT = 5
@@ -25,29 +25,18 @@ CONTINUED = (FOLDER, SNAPSHOTS, START, "tensorboard")
 class StateFile:
     """One file of a state, as reported by the rank that wrote it; the name is relative to the state's folder."""
 
-    name: str
-    rank: int
-    size: int
+    name: InnerPath
+    rank: Count
+    size: Count
     sha256: str
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for a name outside the folder or an invalid number."""
-        checked_reads.require_inside(self.name)
-        checked_reads.require_counts(self.rank, self.size)
 
 
 @dataclass(frozen=True)
 class SnapshotRecord:
     """Types of a state's entry about a snapshot: its images, and the SHA-256 of its files by name."""
 
-    images: int
-    files: dict[str, str]
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for a name outside the folder or an invalid number."""
-        checked_reads.require_counts(self.images)
-        for name in self.files:
-            checked_reads.require_inside(name)
+    images: Count
+    files: dict[InnerPath, str]
 
 
 @dataclass(frozen=True)
@@ -56,24 +45,19 @@ class StartRecord:
 
     sha256: str
     source: str
-    images: int | None
-    train_flops: int | None
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for a negative number."""
-        checked_reads.require_counts(self.images or 0)
-        require_flops(self.train_flops or 0)
+    images: Count | None
+    train_flops: Flops | None
 
 
 @dataclass(frozen=True)
 class LoopProgress:
     """Types of the progress of a training in its state, as `training.meters.Progress` has it."""
 
-    images: int = 0
+    images: Count = 0
     loss_sums: list[float] = field(default_factory=list)
-    loss_images: int = 0
-    skipped: int = 0
-    skipped_in_a_row: int = 0
+    loss_images: Count = 0
+    skipped: Count = 0
+    skipped_in_a_row: Count = 0
     first_loss: float | None = None
     last_loss: float | None = None
     snapshots: dict[str, SnapshotRecord] = field(default_factory=dict)
@@ -82,19 +66,16 @@ class LoopProgress:
     resources: list[tuple[int, int, int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for an invalid number, or a snapshot whose name is not a number."""
-        checked_reads.require_counts(self.images, self.loss_images, self.skipped, self.skipped_in_a_row)
+        """Raise `ValueError` for a snapshot whose name is not a number."""
         if not all(name.isascii() and name.isdecimal() for name in self.snapshots):
             raise ValueError("snapshots: has a name that is not a number")
 
 
 @dataclass(frozen=True)
-class StateDescription:
+class StateDescription(OpenRecord):
     """Types of a state's `state.json`; earlier formats may list other files or none."""
 
-    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
-
-    images: int
+    images: Count
     trajectory: str
     format: int = 0
     world_size: int = 1
@@ -102,8 +83,7 @@ class StateDescription:
     loop: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for an invalid number, or for files that do not match the format."""
-        checked_reads.require_counts(self.images)
+        """Raise `ValueError` for files or a progress that do not match the format."""
         if self.format == FORMAT and isinstance(self.files, dict):
             raise ValueError("files are those of an earlier format")
         if self.format == FORMAT:
