@@ -129,6 +129,11 @@ class RunDir:
         return self.root / "superseded"
 
 
+def run_in_home(home: RunDir, name: str) -> RunDir:
+    """Return the run of a unit from its name in the home's journal, which in a sweep begins with the setting."""
+    return RunDir(home.root.joinpath(*name.split("/")[:-2]))
+
+
 def relative_to_run(path: Path, run: RunDir) -> str:
     """Return a path relative to the run, which stays valid if the run and the data move together."""
     return os.path.relpath(path.resolve(), run.root.resolve())

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from hpcddm.config.site import Resources, Site
 from hpcddm.launch.selftest.check_results import CheckResult, CheckVerdict
 from hpcddm.launch.selftest.evidence import checked_stage
-from hpcddm.launch.slurm.client import SlurmUnavailable, call_slurm, cluster_flag, error_text, query_slurm, user_name
-from hpcddm.launch.slurm.slurm_cluster import SlurmCluster, SlurmPartition
+from hpcddm.launch.slurm.client import SlurmUnavailable, call_slurm, cluster_flag, error_text, query_slurm
+from hpcddm.launch.slurm.slurm_cluster import SlurmCluster, SlurmPartition, site_key
+from hpcddm.runs.group_permissions import current_user
 
 Shapes = dict[str, Resources]
 """Resources of the stages of a site, by the name of a stage."""
 
-ASSOCIATIONS = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={user_name()}")
+ASSOCIATIONS = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={current_user()}")
 ERROR_PATTERNS = (
     ("partition", r"partition name|invalid partition|no partition specified|not permitted to use this partition"),
     ("qos", r"\bqos specification|invalid ?qos"),
@@ -83,18 +84,8 @@ def advice(site: Site, stage: str, against: str) -> str:
     key = next((key for key, pattern in ERROR_PATTERNS if re.search(pattern, against, re.IGNORECASE)), None)
     if key is None:
         return "look at partition, account, qos, resources, extra_sbatch"
-    place = "gpus_per_node, gpu_type or gpus_flag" if key == "gpus" else key_of(site, stage, key)
+    place = "gpus_per_node, gpu_type or gpus_flag" if key == "gpus" else site_key(site, stage, key)
     return f"set {place}{_valid(key)}"
-
-
-def key_of(site: Site, stage: str, key: str) -> str:
-    """Return the full key from which a stage takes a value, or under which it is to be set."""
-    for place in (stage, stage.partition("/")[0]):
-        if key in site.stages.get(place, {}):
-            return f"stages.{place}.{key}"
-    if key in Site.model_fields and getattr(site.resources, key, None) is None:
-        return key
-    return f"resources.{key}"
 
 
 def _valid(key: str) -> str:

@@ -28,12 +28,13 @@ from hpcddm.launch.slurm.client import SlurmUnavailable, call_slurm, cluster_fla
 from hpcddm.launch.slurm.queue_jobs import jobs_in_queue
 from hpcddm.launch.slurm.sbatch import FULL, TRANSIENT, Sbatch
 from hpcddm.launch.slurm.shared_folder import check_all_clusters
-from hpcddm.launch.slurm.slurm_cluster import UNLIMITED, SlurmCluster
+from hpcddm.launch.slurm.slurm_cluster import UNLIMITED, SlurmCluster, site_key
 from hpcddm.runs import contracts, state_seals
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal, Submission, job_name, select_current
 from hpcddm.runs.links import refusal_reason
 from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_keys import key_in_run
 
 TEMPLATE = "slurm/job.sbatch.j2"
 IGNORED_ERRORS = re.compile("already complet|Invalid job id|Job/step already|is pending")
@@ -99,7 +100,7 @@ class SlurmLauncher(QueueLauncher):
             raise self._refusal(array, "nodes", f"{resources.nodes} nodes, partition {names[0]} allows {most}")
 
     def _refusal(self, array: ArraySpec, field: str, reason: str) -> UserError:
-        key = _site_key(self.site, "/".join(array.keys[0].split("/")[-2:]), field)
+        key = site_key(self.site, key_in_run(array.keys[0]), field)
         return UserError(
             f"site {self.site.name}: sbatch would refuse {array.name}: {reason}; change the site key {key}"
         )
@@ -285,16 +286,6 @@ def _scancel(jobs: tuple[JobId, ...], *flags: str) -> None:
         refusals = [line for line in process.stderr.splitlines() if not IGNORED_ERRORS.search(line)]
         if process.returncode != 0 and refusals:
             raise UserError(f"scancel: {' '.join(refusals)}")
-
-
-def _site_key(site: Site, unit: str, field: str) -> str:
-    """Return the site key that sets one of a unit's resources."""
-    for place in (unit, unit.split("/")[0]):
-        if field in site.stages.get(place, {}):
-            return f"stages.{place}.{field}"
-    if field in Site.model_fields and getattr(site.resources, field) is None:
-        return field
-    return f"resources.{field}"
 
 
 def create(site: Site, run: RunDir) -> QueueLauncher:

@@ -5,7 +5,6 @@ import os
 import sys
 import time
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from hpcddm.jobs.job_environment import node_name
 from hpcddm.launch.selftest.check_results import CheckResult, CheckVerdict
 from hpcddm.launch.selftest.checks.base import Check
 from hpcddm.launch.selftest.evidence import Element, Evidence, JobStart, TrialJob
+from hpcddm.runs.provenance import package_version
 
 PACKAGES = ("torch", "deepspeed", "submitit")
 LEAKS = ("SBATCH_", "SRUN_", "SALLOC_", "SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_DISTRIBUTION", "PMI_")
@@ -29,7 +29,7 @@ def observe(folder: Path, spec: dict[str, Any]) -> None:
         "python": sys.executable,
         "version": ".".join(map(str, sys.version_info[:3])),
         "hpcddm": __version__,
-        "missing": [name for name in PACKAGES if not _is_installed(name)],
+        "missing": [name for name in PACKAGES if package_version(name) is None],
         "host": node_name(),
         "cores": sorted(os.sched_getaffinity(0)),
         "threads": os.environ.get("OMP_NUM_THREADS"),
@@ -39,19 +39,11 @@ def observe(folder: Path, spec: dict[str, Any]) -> None:
     atomic.write_json(folder / "environment.json", record, durable=False)
 
 
-def _is_installed(package: str) -> bool:
-    try:
-        version(package)
-    except PackageNotFoundError:
-        return False
-    return True
-
-
 def _visible_gpus() -> int | str:
     """Return the number of GPUs that torch can use, or the reason why there is none."""
     try:
         devices = importlib.import_module("hpcddm.jobs.devices")
-        return devices.visible_gpus() or f"none: {devices.advice()}"
+        return devices.visible_gpus() or f"none: {devices.missing_gpu_advice()}"
     except (ImportError, RuntimeError, OSError) as error:
         return f"{type(error).__name__}: {error}".splitlines()[0]
 
