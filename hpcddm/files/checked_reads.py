@@ -11,7 +11,7 @@ from dataclasses import dataclass, is_dataclass
 from functools import cache, partial
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
 from hpcddm.errors import UserError
 from hpcddm.errors.printing import printable
@@ -19,6 +19,7 @@ from hpcddm.errors.printing import printable
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+T = TypeVar("T")
 MIB = 1 << 20
 RECORD_BYTES = MIB
 """Largest size of a small record: an attempt, a site, a code snapshot."""
@@ -208,6 +209,14 @@ def _read(
         return parsed(content)
     except ValueError as error:
         raise Unreadable(path, f"holds no usable JSON ({error})") from None
+
+
+def usable(read: Callable[..., T], *arguments: Any) -> T | None:
+    """Return what a function reads; None for a file that is damaged."""
+    try:
+        return read(*arguments)
+    except Unreadable:
+        return None
 
 
 def parse_json(content: bytes, kind: Any = Any) -> Any:

@@ -21,7 +21,7 @@ from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 from hpcddm.files import guarded_writes, nfs_reads
 from hpcddm.jobs import job_environment
-from hpcddm.jobs.attempt import SUPERSEDED, Attempt, Superseded
+from hpcddm.jobs.attempt import SUPERSEDED, Attempt, Superseded, is_later_attempt
 from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.outcome import Outcome
 from hpcddm.jobs.spec import Spec, read_element_map, read_spec
@@ -251,7 +251,7 @@ def _hold_lease(folder: Path, attempt: Attempt, heartbeat: HeartbeatWriter) -> E
     try:
         held.enter_context(lease(folder / ".lease", attempt.owner, LEAVING_SECONDS))
     except HeldElsewhere as error:
-        if not attempt.is_successor_of(error.holder.split()[0]):
+        if not is_later_attempt(attempt.owner, error.holder.split()[0]):
             raise
         print(f"{error.holder} lost its node and still holds the lease; going on without it", flush=True)
     return held

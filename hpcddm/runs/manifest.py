@@ -12,7 +12,7 @@ from typing import Any, Literal
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, checked_reads, nfs_reads
 from hpcddm.files.atomic import digest
-from hpcddm.files.checked_reads import InnerPath, OpenRecord, Unreadable
+from hpcddm.files.checked_reads import InnerPath, OpenRecord, Unreadable, usable
 from hpcddm.runs.files import CONTRACT, SNAPSHOTS
 from hpcddm.runs.result_types import KnownResults, Results
 
@@ -227,10 +227,7 @@ def _require_verified(folder: Path, outputs: Sequence[Output]) -> None:
 
 def read_if_usable(folder: Path) -> Manifest | None:
     """Read the manifest in a unit's folder; None also if it is damaged, which `hpcddm status` reports."""
-    try:
-        return read(folder)
-    except Unreadable:
-        return None
+    return usable(read, folder)
 
 
 def publish(folder: Path, manifest: Manifest) -> None:

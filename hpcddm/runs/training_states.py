@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.files import checked_reads, guarded_writes, nfs_reads
-from hpcddm.files.checked_reads import Count, InnerPath, OpenRecord, Unreadable
+from hpcddm.files.checked_reads import Count, InnerPath, OpenRecord, Unreadable, usable
 from hpcddm.runs.files import SNAPSHOTS
 from hpcddm.runs.result_types import Flops
 
@@ -107,7 +107,7 @@ def list_states(folder: Path, trajectory: str, most_images: int | None = None) -
         The folder and the description of each state.
     """
     folders = _folders(folder)
-    stored = [(path, _read(path)) for path in folders]
+    stored = [(path, usable(_read, path)) for path in folders]
     matching = [(path, state) for path, state in stored if state and state["trajectory"] == trajectory]
     return [(path, state) for path, state in matching if most_images is None or state["images"] <= most_images]
 
@@ -133,7 +133,7 @@ def description_errors(folder: Path) -> list[str]:
     errors = []
     for path in _folders(folder):
         try:
-            nfs_reads.read_mapping(path / STATE, StateDescription, checked_reads.RESULT_BYTES)
+            _read(path)
         except Unreadable as error:
             errors.append(str(error))
     return errors
@@ -145,8 +145,5 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _read(folder: Path) -> dict[str, Any] | None:
-    """Read a state's description; None if it is missing or damaged, as for an unpublished state."""
-    try:
-        return nfs_reads.read_mapping(folder / STATE, StateDescription, checked_reads.RESULT_BYTES)
-    except Unreadable:
-        return None
+    """Read a state's description; None if it is missing, as for an unpublished state."""
+    return nfs_reads.read_mapping(folder / STATE, StateDescription, checked_reads.RESULT_BYTES)

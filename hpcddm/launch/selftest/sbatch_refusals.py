@@ -9,7 +9,7 @@ from hpcddm.config.site import Resources, Site
 from hpcddm.launch.selftest.check_results import CheckResult, CheckVerdict
 from hpcddm.launch.selftest.evidence import checked_stage
 from hpcddm.launch.slurm.client import SlurmUnavailable, call_slurm, cluster_flag, error_text, query_slurm
-from hpcddm.launch.slurm.slurm_cluster import SlurmCluster, SlurmPartition, site_key
+from hpcddm.launch.slurm.slurm_cluster import SlurmCluster, site_key
 from hpcddm.runs.group_permissions import current_user
 
 Shapes = dict[str, Resources]
@@ -53,11 +53,11 @@ def shapes(site: Site, cluster: str | None = None) -> Shapes:
 
 def refusals(site: Site, text_of: Callable[[Resources], str], cluster: str | None = None) -> list[CheckResult]:
     """List what sbatch would refuse, one row for all stages with the same refusal; none where it accepts all."""
-    partitions = _partitions(cluster)
+    known = SlurmCluster(cluster)
     refused: dict[tuple[str, str], list[str]] = {}
     started = time.time()
     for stage, resources in shapes(site, cluster).items():
-        refusal = _try(text_of(resources), cluster) or _too_long(resources, partitions)
+        refusal = _try(text_of(resources), cluster) or _never_starts(resources, known)
         if refusal:
             refused.setdefault((refusal, advice(site, stage, refusal)), []).append(stage)
     seconds = time.time() - started
@@ -114,22 +114,10 @@ def sbatch_error(completed: subprocess.CompletedProcess[str]) -> str:
     return message or "sbatch failed without a word"
 
 
-def _too_long(resources: Resources, partitions: dict[str, SlurmPartition]) -> str:
-    """Return a complaint about a time above the limit of the partition, else ''.
-
-    Where EnforcePartLimits is off, sbatch accepts such a job, and it waits for ever.
-    """
-    default = next((partition.name for partition in partitions.values() if partition.is_default), "")
-    requested = [partitions[name] for name in (resources.partition or default).split(",") if name in partitions]
-    longest = max(requested, key=lambda partition: partition.max_minutes, default=None)
-    # A QOS may lift the limit of the partition; then sbatch knows better.
-    if longest is None or resources.qos or resources.minutes <= longest.max_minutes:
-        return ""
-    return f"{resources.minutes} minutes are above the time limit of {longest.name}, {longest.max_minutes}"
-
-
-def _partitions(cluster: str | None) -> dict[str, SlurmPartition]:
+def _never_starts(resources: Resources, cluster: SlurmCluster) -> str:
+    """Return a complaint about resources that sbatch accepts and Slurm never starts, else ''."""
     try:
-        return SlurmCluster(cluster).partitions
+        fault = cluster.find_fault(resources)
     except SlurmUnavailable:
-        return {}
+        return ""
+    return fault[1] if fault else ""

@@ -63,6 +63,31 @@ class SlurmCluster:
             else [partition.name for partition in self.partitions.values() if partition.is_default]
         )
 
+    def find_fault(self, resources: Resources) -> tuple[str, str] | None:
+        """Find what Slurm may accept but never start.
+
+        Where EnforcePartLimits is off, sbatch accepts jobs above the limits of a partition, and they wait for ever.
+
+        Returns:
+            The key of the resources, and the reason; None if there is no such fault.
+        """
+        names = self.partitions_of(resources.partition)
+        for name in names:
+            if name not in self.partitions:
+                return "partition", f"invalid partition {name}, there are {', '.join(self.partitions)}"
+        # A QOS may lift the limits of a partition; then only sbatch can tell.
+        if resources.qos or not names:
+            return None
+        chosen = [self.partitions[name] for name in names]
+        longest = max(chosen, key=lambda partition: partition.max_minutes)
+        largest = max(chosen, key=lambda partition: partition.max_nodes)
+        if resources.minutes > longest.max_minutes:
+            limit = f"the time limit of {longest.name}, {longest.max_minutes}"
+            return "minutes", f"{resources.minutes} minutes are above {limit}"
+        if resources.nodes > largest.max_nodes:
+            return "nodes", f"{resources.nodes} nodes, partition {largest.name} allows {largest.max_nodes}"
+        return None
+
     def spare_nodes(self, resources: Resources) -> int:
         """Count the nodes that a job could additionally exclude in its smallest partition."""
         names = self.partitions_of(resources.partition)
