@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import Field, StringConstraints
 
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.errors.printing import ascii_only, printable, warn
 from hpcddm.exchange import signing, strict_json
 from hpcddm.exchange.ssh_keys import PublicKey
@@ -206,8 +206,7 @@ def _check_names(folder: Path, opened: int, expected: Collection[str]) -> None:
     junk = []
     with os.scandir(opened) as entries:
         for number, entry in enumerate(entries):
-            if number >= MAX_FILES:
-                raise UserError(f"{folder}: more than {MAX_FILES} files; refused")
+            require(number < MAX_FILES, f"{folder}: more than {MAX_FILES} files; refused")
             if entry.name in expected:
                 continue
             own = ascii_only(entry.name, 100)
