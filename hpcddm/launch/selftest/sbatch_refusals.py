@@ -64,7 +64,7 @@ def refusals(site: Site, text_of: Callable[[Resources], str], cluster: str | Non
     rows = []
     for (refusal, remedy), stages in refused.items():
         names = ", ".join(stage or "all others" for stage in stages)
-        rows.append(CheckResult("submit", CheckVerdict.FAIL, seconds, f"{refusal} ({names})", remedy))
+        rows.append(CheckResult(CheckVerdict.FAIL, seconds, f"{refusal} ({names})", remedy, "submit"))
     return rows
 
 
@@ -76,7 +76,7 @@ def is_refused(rows: list[CheckResult], stage: str) -> bool:
 def accepted_result(site: Site, seconds: float, cluster: str | None = None) -> CheckResult:
     """Return the row of a site where sbatch accepts every shape."""
     names = ", ".join(name or "all others" for name in shapes(site, cluster))
-    return CheckResult("submit", CheckVerdict.OK, seconds, f"sbatch accepts the shapes of: {names}")
+    return CheckResult(CheckVerdict.OK, seconds, f"sbatch accepts the shapes of: {names}", check="submit")
 
 
 def advice(site: Site, stage: str, against: str) -> str:

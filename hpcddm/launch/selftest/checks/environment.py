@@ -11,8 +11,7 @@ from typing import Any
 from hpcddm import __version__
 from hpcddm.files import atomic
 from hpcddm.jobs.job_environment import node_name
-from hpcddm.launch.selftest.check_results import CheckResult, CheckVerdict
-from hpcddm.launch.selftest.checks.base import Check
+from hpcddm.launch.selftest.check_results import CheckResult, CheckVerdict, fail
 from hpcddm.launch.selftest.evidence import Element, Evidence, JobStart, TrialJob
 from hpcddm.runs.provenance import package_version
 
@@ -99,31 +98,23 @@ def _ranges(numbers: list[int]) -> str:
     return ",".join("-".join(map(str, part)) for part in ranges)
 
 
-class Environment(Check):
-    """Checks Python, packages, cores and threads of a rank."""
-
-    name = "environment"
-    steps = {"environment": observe}
-
-    def evaluate(self, evidence: Evidence) -> CheckResult:
-        """Report the first thing that is wrong, else the version of Python and the cores on which it runs."""
-        start = evidence.last(TrialJob.ARRAY, Element.ENVIRONMENT)
-        if start is None:
-            return evidence.missing_result(self.name, TrialJob.ARRAY, Element.ENVIRONMENT, "environment")
-        record = start.json("environment")
-        setup = _setup_failure(evidence, start)
-        if setup:
-            return self.fail(None, setup, "correct the site key setup; try the line on a node")
-        if record is None:
-            row = evidence.missing_result(self.name, TrialJob.ARRAY, Element.ENVIRONMENT, "environment")
-            if row.verdict is CheckVerdict.FAIL:
-                advice = (
-                    f"Python must start on the node: install hpcddm there, look at setup and container; {row.advice}"
-                )
-                return replace(row, advice=advice)
-            return row
-        verdict, finding, advice = _find_problem(evidence, record, start)
-        cores = f"cores {_ranges(record['cores'])} on {record['host']}"
-        good = f"Python {record['version']}, hpcddm {record['hpcddm']}; {cores}, OMP_NUM_THREADS={record['threads']}"
-        seconds = record["time"] - start.time
-        return CheckResult(self.name, verdict, seconds, f"{finding}; {cores}" if finding else good, advice)
+def evaluate(evidence: Evidence) -> CheckResult:
+    """Report the first thing that is wrong, else the version of Python and the cores on which it runs."""
+    start = evidence.last(TrialJob.ARRAY, Element.ENVIRONMENT)
+    if start is None:
+        return evidence.missing_result(TrialJob.ARRAY, Element.ENVIRONMENT, "environment")
+    record = start.json("environment")
+    setup = _setup_failure(evidence, start)
+    if setup:
+        return fail(None, setup, "correct the site key setup; try the line on a node")
+    if record is None:
+        row = evidence.missing_result(TrialJob.ARRAY, Element.ENVIRONMENT, "environment")
+        if row.verdict is CheckVerdict.FAIL:
+            advice = f"Python must start on the node: install hpcddm there, look at setup and container; {row.advice}"
+            return replace(row, advice=advice)
+        return row
+    verdict, finding, advice = _find_problem(evidence, record, start)
+    cores = f"cores {_ranges(record['cores'])} on {record['host']}"
+    good = f"Python {record['version']}, hpcddm {record['hpcddm']}; {cores}, OMP_NUM_THREADS={record['threads']}"
+    seconds = record["time"] - start.time
+    return CheckResult(verdict, seconds, f"{finding}; {cores}" if finding else good, advice)
