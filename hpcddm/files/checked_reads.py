@@ -157,14 +157,13 @@ def read_bytes(path: Path, max_bytes: int, root: Path | None = None, follows_lin
     return content
 
 
-def read_json(path: Path, kind: Any = Any, max_bytes: int = RESULT_BYTES, root: Path | None = None) -> Any:
+def read_json(path: Path, kind: Any = Any, max_bytes: int = RESULT_BYTES) -> Any:
     """Read a JSON file that others may have written.
 
     Args:
         path: The file; links are refused.
         kind: Type of the content; a dataclass is instantiated.
         max_bytes: Largest size in bytes.
-        root: As for `open_regular`.
 
     Returns:
         The content; None if the file does not exist.
@@ -172,7 +171,7 @@ def read_json(path: Path, kind: Any = Any, max_bytes: int = RESULT_BYTES, root: 
     Raises:
         Unreadable: The file is not a regular one, is too long, or `parse_json` refuses its content.
     """
-    return _read(path, max_bytes, partial(parse_json, kind=kind), root)
+    return _read(path, max_bytes, partial(parse_json, kind=kind))
 
 
 def read_required_json(path: Path, kind: Any = dict[str, Any], follows_links: bool = False) -> Any:
@@ -192,15 +191,10 @@ def read_required_mapping(path: Path, shape: Any) -> dict[str, Any]:
 
 
 def _read(
-    path: Path,
-    max_bytes: int,
-    parsed: Callable[[bytes], Any],
-    root: Path | None = None,
-    follows_links: bool = False,
-    required: bool = False,
+    path: Path, max_bytes: int, parsed: Callable[[bytes], Any], follows_links: bool = False, required: bool = False
 ) -> Any:
     try:
-        content = read_bytes(path, max_bytes, root, follows_links)
+        content = read_bytes(path, max_bytes, follows_links=follows_links)
     except FileNotFoundError:
         if required:
             raise Unreadable(path, "is missing") from None

@@ -83,14 +83,6 @@ class WeightsDescription(OpenRecord):
     train_flops: Flops | None = None
 
 
-@dataclass(frozen=True)
-class WeightsHeader:
-    """Shapes of a file's tensors by name, and the file's description."""
-
-    shapes: dict[str, tuple[int, ...]]
-    description: dict[str, Any]
-
-
 def init_request(experiment: Experiment, key: str) -> InitRequest | None:
     """Return the request for a unit's initial weights; None if they are random or the unit trains nothing."""
     if key == ROUTER:
@@ -147,18 +139,12 @@ def network_condition(model: NetworkSettings, data: NetworkData) -> dict[str, st
     return {"condition": form.value, "encoder": data.condition.encoder_name if form is ConditionForm.TEXT else None}
 
 
-def read_header(path: Path) -> WeightsHeader:
-    """Read the header of a safetensors file without its tensors.
+def open_weights(path: Path) -> TensorFile:
+    """Open a safetensors file that the user names, and check its header.
 
     Raises:
         UserError: If the file is missing, a folder, incomplete or of another format.
     """
-    with open_weights(path) as file:
-        return WeightsHeader({name: form.shape for name, form in file.forms.items()}, read_description(file))
-
-
-def open_weights(path: Path) -> TensorFile:
-    """Open a safetensors file that the user names; raises the same errors as `read_header`."""
     stated = counted_digest(path)
     try:
         file = TensorFile(path, follows_links=True)
@@ -277,9 +263,10 @@ def check_file(request: InitRequest, path: Path) -> None:
     Raises:
         UserError: If the file is missing, incomplete or holds another network.
     """
-    file_header = read_header(path)
-    check_description(request, path, describe_network(path, file_header.description, request.init_from.content_hash))
-    held = sum(math.prod(shape) for shape in file_header.shapes.values())
+    with open_weights(path) as file:
+        description, specs = read_description(file), file.forms.values()
+    check_description(request, path, describe_network(path, description, request.init_from.content_hash))
+    held = sum(math.prod(spec.shape) for spec in specs)
     if request.parameters not in (None, held):
         raise UserError(
             f"{path}: holds {held:,} parameters and {request.model_place} has {request.parameters:,}; {request.advice}"
@@ -288,7 +275,9 @@ def check_file(request: InitRequest, path: Path) -> None:
 
 def is_for_own_latents(path: Path) -> bool:
     """Return True if a file's network was trained on latents from an autoencoder trained in the same run."""
-    return describe_network(path, read_header(path).description, None).get("data", {}).get(LATENTS) is not None
+    with open_weights(path) as file:
+        description = read_description(file)
+    return describe_network(path, description, None).get("data", {}).get(LATENTS) is not None
 
 
 def start_entry(path: Path, description: dict[str, Any], digest: str) -> dict[str, Any]:

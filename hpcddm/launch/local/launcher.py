@@ -4,6 +4,7 @@ import os
 import shlex
 import signal
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 from hpcddm.config import variant_files
@@ -131,7 +132,8 @@ class LocalLauncher(DirectLauncher):
     def signal_stop(self, *jobs: JobId) -> None:
         """Signal units to save and exit."""
         for job in jobs:
-            self._signal(job, signal.SIGTERM)
+            with suppress(ProcessLookupError):
+                os.kill(int(job), signal.SIGTERM)
 
     def cancel(self, *jobs: JobId) -> None:
         """Signal units to save and exit, without killing them."""
@@ -139,16 +141,8 @@ class LocalLauncher(DirectLauncher):
 
     def kill(self, job: str) -> None:
         """Kill all processes of a unit."""
-        self._signal(job, signal.SIGKILL)
-
-    def _signal(self, job: str, number: signal.Signals) -> None:
-        try:
-            if number is signal.SIGKILL:
-                os.killpg(int(job), number)
-            else:
-                os.kill(int(job), number)
-        except ProcessLookupError:
-            pass
+        with suppress(ProcessLookupError):
+            os.killpg(int(job), signal.SIGKILL)
 
 
 def create(site: Site, run: RunDir) -> DirectLauncher:
