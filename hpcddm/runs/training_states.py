@@ -4,10 +4,10 @@ import json
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from hpcddm.files import checked_reads, guarded_writes, nfs_reads
-from hpcddm.files.checked_reads import Count, InnerPath, OpenRecord, Unreadable, usable
+from hpcddm.files.checked_reads import Count, InnerPath, OpenRecord, Rule, Unreadable, usable
 from hpcddm.runs.files import SNAPSHOTS
 from hpcddm.runs.result_types import Flops
 
@@ -49,26 +49,38 @@ class StartRecord:
     train_flops: Flops | None
 
 
-@dataclass(frozen=True)
+def require_snapshots(snapshots: dict[str, Any]) -> None:
+    """Raise `ValueError` for a snapshot whose name is not a number, or that is not a `SnapshotRecord`."""
+    if not all(name.isascii() and name.isdecimal() for name in snapshots):
+        raise ValueError("has a name that is not a number")
+    checked_reads.parse_json(json.dumps(snapshots).encode(), dict[str, SnapshotRecord])
+
+
+@dataclass
 class LoopProgress:
-    """Types of the progress of a training in its state, as `training.meters.Progress` has it."""
+    """Progress of a training, stored with every state."""
 
     images: Count = 0
     loss_sums: list[float] = field(default_factory=list)
+    """Sum of losses since the last log per rank; a resumed training continues these sums."""
     loss_images: Count = 0
+    """Images of each rank since the last log."""
     skipped: Count = 0
+    """Number of steps skipped because a gradient was not finite."""
     skipped_in_a_row: Count = 0
+    """Number of skipped steps since the last one that was applied."""
     first_loss: float | None = None
+    """Median loss of the first step, of this rank's images; the first one that is finite."""
     last_loss: float | None = None
-    snapshots: dict[str, SnapshotRecord] = field(default_factory=dict)
+    """Median loss of the last step before a state was saved."""
+    snapshots: Annotated[dict[str, dict[str, Any]], Rule(require_snapshots)] = field(default_factory=dict)
+    """Images and SHA-256 of every snapshot taken, by its number; complete on rank 0 only."""
     scaler: dict[str, float] = field(default_factory=dict)
+    """State of the fp16 loss scaler; empty in other precisions."""
     curve: list[tuple[int, float]] = field(default_factory=list)
+    """Mean losses as (images seen, loss), one for each log."""
     resources: list[tuple[int, int, int, int]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for a snapshot whose name is not a number."""
-        if not all(name.isascii() and name.isdecimal() for name in self.snapshots):
-            raise ValueError("snapshots: has a name that is not a number")
+    """Resources as (images seen, ranks, stage of ZeRO, micro batches): at the start, and at each change."""
 
 
 @dataclass(frozen=True)
