@@ -69,7 +69,7 @@ class SlurmCluster:
         Where EnforcePartLimits is off, sbatch accepts jobs above the limits of a partition, and they wait for ever.
 
         Returns:
-            The key of the resources, and the reason; None if there is no such fault.
+            The key of the resources, and the reason; None for all other resources.
         """
         names = self.partitions_of(resources.partition)
         for name in names:
