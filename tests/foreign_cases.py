@@ -176,7 +176,7 @@ SHOWN: dict[str, tuple[Callable[[Beside], None], str]] = {
     "memory below zero": (_record("verdict.json", {"decision": "failed", "reason": "x", "memory_gb": -8}), "failed, x"),
     "beat of the future": (
         _record("heartbeat.json", {"time": 9e12, "owner": "x", "attempt": 1, "host": "h", "rate": 1e-9}),
-        "heartbeat.json: holds no usable JSON (holds a time that cannot be)",
+        "heartbeat.json: holds no usable JSON (time: holds a time that cannot be)",
     ),
     "owner of numbers": (_record("owner.json", {"owner": 3}), "owner.json: holds no usable JSON (owner: "),
     "job as an option": (_record("owner.json", {"owner": "x", "job": "--user=me"}), "is not the id of a job"),
@@ -190,7 +190,7 @@ SHOWN: dict[str, tuple[Callable[[Beside], None], str]] = {
     ),
     "job of the journal": (
         _journal(event="submitted", job="--user=me"),
-        "is not an event and passed over (is not the id of a job)",
+        "is not an event and passed over (job: is not the id of a job)",
     ),
 }
 """Records that are passed over, or texts that are shown: what status says of them."""

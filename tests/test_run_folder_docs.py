@@ -4,13 +4,13 @@ import ast
 import re
 from pathlib import Path
 
-from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.run_dir import InsideRun, RunDir
 from tests.helpers import REPOSITORY
 
 PAGE = (REPOSITORY / "docs/run-folder.md").read_text()
 ALWAYS, SOMETIMES, SWEEP = re.findall(r"```\n(.*?)```", PAGE, re.DOTALL)
 RUN = RunDir(Path())
-LAYOUT = [value.fget(RUN) for value in vars(RunDir).values() if isinstance(value, property)]
+LAYOUT = [getattr(RUN, name) for name, value in vars(RunDir).items() if isinstance(value, InsideRun)]
 LAYOUT += [RUN.site("home"), RUN.spec("train/expert-00"), RUN.unit("cluster/all"), RUN.logs("train/expert-00")]
 
 

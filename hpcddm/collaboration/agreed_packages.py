@@ -3,7 +3,7 @@
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.exchange.contract import Contract
 from hpcddm.runs.provenance import environment
 
@@ -33,5 +33,4 @@ def check_packages(contract: Contract) -> None:
             fits = own is not None and SpecifierSet(accepted).contains(Version(own), prereleases=True)
         except (InvalidSpecifier, InvalidVersion):
             raise UserError(f"contract.json: packages.{name}: '{accepted}' does not name versions; refused") from None
-        if not fits:
-            raise UserError(f"{name} {own or 'is missing'}: the contract accepts {accepted}; install such a version")
+        require(fits, f"{name} {own or 'is missing'}: the contract accepts {accepted}; install such a version")

@@ -84,8 +84,7 @@ def open_bundle(run: RunDir, folder: Path) -> SignedBundle:
     bundle, signer = read_signed_bundle(folder)
     place = folder / FILE
     require(bundle.contract == contract.id, f"{place}: is of another contract, {bundle.contract}; refused")
-    if bundle.unit not in contract.experts:
-        raise UserError(f"{place}: {bundle.unit} is not an expert of the contract; refused")
+    require(bundle.unit in contract.experts, f"{place}: {bundle.unit} is not an expert of the contract; refused")
     entry = agreed_expert(contract, bundle.unit)
     require(
         bundle.recipe == entry.digest,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.errors.printing import printable
 from hpcddm.exchange.contract import AgreedExpert, Contract, flat_name
 from hpcddm.exchange.ssh_keys import PublicKey
@@ -118,8 +118,7 @@ def agreed_paths(experiment: Experiment, key: str, entry: AgreedExpert) -> dict[
     for name in entry.files:
         if name not in written:
             raise UserError(f"{key}: the contract wants {name}, which this training does not write; agree on a new one")
-    if WEIGHTS not in entry.files:
-        raise UserError(f"{key}: the contract does not want {WEIGHTS}, without which no expert is complete")
+    require(WEIGHTS in entry.files, f"{key}: the contract does not want {WEIGHTS}, without which no expert is complete")
     return {name: written[name] for name in entry.files}
 
 
@@ -133,5 +132,4 @@ def require_same_files(names: Mapping[str, Any], entry: AgreedExpert, place: Pat
         if name not in names:
             raise UserError(f"{place}: does not list {name}, which the contract wants; refused, ask for a whole bundle")
     for name in names:
-        if name not in entry.files:
-            raise UserError(f"{place}: lists {name}, which the contract does not want; refused")
+        require(name in entry.files, f"{place}: lists {name}, which the contract does not want; refused")

@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import variants_of
 from hpcddm.data.reader import CatalogReader
 from hpcddm.data.run_samples import clusters, open_catalog, probe_samples
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.next_step import NextStep, command, step
 from hpcddm.exchange.bundle import SiteWord
 from hpcddm.exchange.contract import (
@@ -179,10 +179,9 @@ def _sites(experiment: Experiment, coordinator: str, terms: Terms, before: Contr
     today = datetime.now(UTC).date()
     sites = dict(before.sites) if before else {}
     for name, key in terms.keys.items():
-        sites[name] = AgreedSite(key.text, today.isoformat(), _last_day(today))
+        sites[name] = AgreedSite(key.text, today.isoformat(), (today + timedelta(days=VALID_DAYS)).isoformat())
     for name in terms.revoked:
-        if name not in sites:
-            raise UserError(f"--revoke {name}: not a site of the contract; its sites: {', '.join(sites)}")
+        require(name in sites, f"--revoke {name}: not a site of the contract; its sites: {', '.join(sites)}")
         if name == coordinator or name in terms.keys:
             raise ConfigError(
                 f"--revoke {name}: --site with a new key of {name} takes the old one's place; leave this out"
@@ -196,10 +195,6 @@ def _sites(experiment: Experiment, coordinator: str, terms: Terms, before: Contr
                 " and for its fingerprint, and name them with --site FOLDER --trust FINGERPRINT"
             )
     return sites
-
-
-def _last_day(first: date) -> str:
-    return (first + timedelta(days=VALID_DAYS)).isoformat()
 
 
 def write_partition(run: RunDir, path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from hpcddm.config import paths, variant_files
 from hpcddm.config.experiment import Experiment, ProbeRule
 from hpcddm.config.schema import settings_to_hash, validate, variants_of
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.printing import printable
 from hpcddm.exchange.contract import PARTITION, PROBE, PROBE_SAMPLES, Contract
 from hpcddm.files.tensor_file import HEADER_BYTES, VALUE_BYTES
@@ -122,8 +122,7 @@ def check_experiment(contract: Contract, experiment: Experiment) -> None:
     image = data.image_size**2 * data.channels + VALUE_BYTES["I64"]
     largest = {PARTITION: MAX_PARTITION, PROBE: len(contract.experts) * PROBE_SAMPLES * image + HEADER_BYTES}
     for name, most in largest.items():
-        if contract.files[name].size > most:
-            raise UserError(f"contract.json: {name} has more than {most:,} bytes; refused")
+        require(contract.files[name].size <= most, f"contract.json: {name} has more than {most:,} bytes; refused")
 
 
 def changed_settings(contract: Contract, experiment: Experiment) -> dict[str, tuple[Any, Any]]:

@@ -54,17 +54,15 @@ def _said(word: SiteWord, contract: Contract) -> str:
 
 def bundle_commands(run: RunDir, keys: Iterable[str]) -> tuple[tuple[object, ...], ...]:
     """Return the commands that pack experts for other sites; empty in a run without a contract."""
-    contract = run_contract(run)
-    names = {} if contract is None else {key: _bundle_name(contract, key) for key in keys}
+    names = _bundle_names(run, keys)
     return tuple(("hpcddm", "site", "bundle", run.root, key, "--output", name) for key, name in names.items())
 
 
 def import_commands(run: RunDir, keys: Iterable[str]) -> tuple[tuple[object, ...], ...]:
     """Return the commands that take experts of other sites; empty in a run without a contract."""
+    return tuple(("hpcddm", "site", "import", run.root, name) for name in _bundle_names(run, keys).values())
+
+
+def _bundle_names(run: RunDir, keys: Iterable[str]) -> dict[str, str]:
     contract = run_contract(run)
-    names = [] if contract is None else [_bundle_name(contract, key) for key in keys]
-    return tuple(("hpcddm", "site", "import", run.root, name) for name in names)
-
-
-def _bundle_name(contract: Contract, key: str) -> str:
-    return f"{contract.experiment.get('name')}-{unit_name(key)}"
+    return {key: f"{contract.experiment.get('name')}-{unit_name(key)}" for key in keys} if contract else {}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hpcddm.jobs.attempt_records import AttemptRecord, as_number, read_records
+from hpcddm.jobs.attempt_records import AttemptRecord, read_records
 from hpcddm.jobs.outcome import Outcome
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.slurm.sacct import Execution
@@ -165,10 +165,10 @@ def _wasted(record: AttemptRecord, later: list[AttemptRecord]) -> float:
     """Compute the share of the images that a later attempt makes again; 1 where the attempt had no result."""
     if record.ended_well:
         return 1.0 if record.outcome == Outcome.ALREADY_COMPLETE else 0.0
-    first, last = as_number(record.begun, "images"), record.images
+    first, last = record.begun.get("images"), record.images
     if first is None or last is None or last <= first:
         return 1.0
-    following = [as_number(attempt.begun, "images") for attempt in later]
+    following = [attempt.begun.get("images") for attempt in later]
     continued = next((images for images in following if images is not None), None)
     if continued is None:
         # No later attempt yet: the saved part will not be computed again.
@@ -177,4 +177,4 @@ def _wasted(record: AttemptRecord, later: list[AttemptRecord]) -> float:
 
 
 def _count(record: AttemptRecord, key: str) -> int:
-    return int(as_number(record.owner, key) or 0)
+    return int(record.owner.get(key) or 0)

@@ -20,27 +20,37 @@ from hpcddm.launch import script_paths
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.selftest import sbatch_refusals
 from hpcddm.launch.selftest.check_results import CheckResult, CheckVerdict
-from hpcddm.launch.selftest.checks.accounting import Accounting
-from hpcddm.launch.selftest.checks.array import Array
-from hpcddm.launch.selftest.checks.collective import Collective
-from hpcddm.launch.selftest.checks.environment import Environment
-from hpcddm.launch.selftest.checks.gpus import Gpus
-from hpcddm.launch.selftest.checks.rendezvous import Rendezvous
-from hpcddm.launch.selftest.checks.requeue import Requeue
-from hpcddm.launch.selftest.checks.signals import Signals
-from hpcddm.launch.selftest.checks.storage import Storage
-from hpcddm.launch.selftest.checks.time_left import TimeLeft
+from hpcddm.launch.selftest.checks import (
+    accounting,
+    array,
+    collective,
+    environment,
+    gpus,
+    rendezvous,
+    requeue,
+    signals,
+    storage,
+    time_left,
+)
 from hpcddm.launch.selftest.evidence import TrialJob, checked_stage
 from hpcddm.launch.selftest.local_trial import LocalTrial
 from hpcddm.launch.selftest.slurm_trial import SlurmTrial
 from hpcddm.launch.slurm.client import unavailable_reason
 
-ON_SLURM = (
-    *(Array(), Rendezvous(), Gpus(), Collective(), Signals(), Requeue(), Storage(), Environment(), TimeLeft()),
-    Accounting(),
-)
-"""Checks of a cluster, in the order of the table."""
-HERE = (Rendezvous(), Signals(), Storage(), Environment())
+ON_SLURM = {
+    "array": array.evaluate,
+    "ranks, rendezvous": rendezvous.evaluate,
+    "GPUs": gpus.evaluate,
+    "collective": collective.evaluate,
+    "signals": signals.evaluate,
+    "requeue": requeue.evaluate,
+    "storage": storage.evaluate,
+    "environment": environment.evaluate,
+    "time left": time_left.evaluate,
+    "accounting": accounting.evaluate,
+}
+"""Checks of a cluster, in the order of the table; each gives the row of it from the evidence that the jobs left."""
+HERE = ("ranks, rendezvous", "signals", "storage", "environment")
 """Checks of this machine without a queue."""
 COLOURS = {
     CheckVerdict.OK: "green",
@@ -107,9 +117,9 @@ def _on_cluster(site: Site, place: Path, timeout: float, cluster: str | None) ->
     reason = unavailable_reason(cluster)
     if reason:
         advice = "try on a login node; is SLURM_CONF set?"
-        return [CheckResult("submit", CheckVerdict.FAIL, None, f"no Slurm answers: {reason}", advice)]
+        return [CheckResult(CheckVerdict.FAIL, None, f"no Slurm answers: {reason}", advice, "submit")]
     rows = _through_the_queue(trial, site, timeout)
-    return rows + [check.evaluate(trial.evidence) for check in ON_SLURM]
+    return rows + [replace(evaluate(trial.evidence), check=name) for name, evaluate in ON_SLURM.items()]
 
 
 def _through_the_queue(trial: SlurmTrial, site: Site, timeout: float) -> list[CheckResult]:
@@ -128,7 +138,7 @@ def _through_the_queue(trial: SlurmTrial, site: Site, timeout: float) -> list[Ch
         trial.cancel()
     if complaint:
         advice = sbatch_refusals.advice(site, checked_stage(site, cluster), complaint)
-        rows.append(CheckResult("submit", CheckVerdict.FAIL, seconds, complaint, advice))
+        rows.append(CheckResult(CheckVerdict.FAIL, seconds, complaint, advice, "submit"))
     return rows or [sbatch_refusals.accepted_result(site, seconds, cluster)]
 
 
@@ -138,7 +148,7 @@ def _here(site: Site, place: Path, timeout: float) -> list[CheckResult]:
         trial.run(60 * timeout)
     finally:
         trial.cancel()
-    return [check.evaluate(trial.evidence) for check in HERE]
+    return [replace(ON_SLURM[name](trial.evidence), check=name) for name in HERE]
 
 
 def _progress(started: float) -> Callable[[str], None]:

@@ -4,7 +4,6 @@ The folder is flat. A file that is not listed is refused, unless an operating sy
 copied, never linked or opened where it is: the copy is hashed while it is written, and only the copy is used.
 """
 
-import errno
 import hashlib
 import json
 import os
@@ -18,7 +17,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import Field, StringConstraints
 
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.errors.printing import ascii_only, printable, warn
 from hpcddm.exchange import signing, strict_json
 from hpcddm.exchange.ssh_keys import PublicKey
@@ -186,8 +185,8 @@ def receive(
     try:
         with checked_reads.open_folder(folder) as opened:
             _check_names(folder, opened, {*files, name, f"{name}.sig", SUMS})
-            for own, listed in files.items():
-                _receive_file(folder, opened, own, listed, target, advance)
+        for own, listed in files.items():
+            _receive_file(folder, own, listed, target, advance)
     except FileNotFoundError as error:
         raise UserError(f"{_missing(folder, error)} is missing; complete the folder, then repeat this") from None
     except Unreadable as error:
@@ -207,8 +206,7 @@ def _check_names(folder: Path, opened: int, expected: Collection[str]) -> None:
     junk = []
     with os.scandir(opened) as entries:
         for number, entry in enumerate(entries):
-            if number >= MAX_FILES:
-                raise UserError(f"{folder}: more than {MAX_FILES} files; refused")
+            require(number < MAX_FILES, f"{folder}: more than {MAX_FILES} files; refused")
             if entry.name in expected:
                 continue
             own = ascii_only(entry.name, 100)
@@ -220,19 +218,10 @@ def _check_names(folder: Path, opened: int, expected: Collection[str]) -> None:
 
 
 def _receive_file(
-    folder: Path, opened: int, own: str, listed: ListedFile, target: Path | None, advance: Callable[[int], None]
+    folder: Path, own: str, listed: ListedFile, target: Path | None, advance: Callable[[int], None]
 ) -> None:
+    descriptor = checked_reads.open_regular(folder / own, folder)
     try:
-        descriptor = os.open(own, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=opened)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        reason = "is a link" if error.errno == errno.ELOOP else f"cannot be opened ({error.strerror})"
-        raise Unreadable(folder / own, reason) from None
-    try:
-        kind = checked_reads.kind_of(os.fstat(descriptor))
-        if kind:
-            raise Unreadable(folder / own, f"is {kind} instead of a file")
         size = os.fstat(descriptor).st_size
         if size != listed.size:
             raise Unreadable(folder / own, f"has {size:,} bytes instead of {listed.size:,}")

@@ -140,6 +140,12 @@ def append_line(path: Path, line: str) -> None:
         raise UserError(f"{path}: cannot append {len(line)} bytes: {error.strerror}") from error
 
 
+def nearest_existing(folder: Path) -> Path:
+    """Return a folder as an absolute path, or the nearest parent of it that exists."""
+    place = folder.absolute()
+    return next(path for path in (place, *place.parents) if path.exists() or path == path.parent)
+
+
 def free_bytes(folder: Path) -> int:
     """Return the number of bytes that this user may still write below `folder`."""
     statistics = os.statvfs(folder)

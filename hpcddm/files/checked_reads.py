@@ -7,11 +7,11 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache, partial
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
 from hpcddm.errors import UserError
 from hpcddm.errors.printing import printable
@@ -19,6 +19,7 @@ from hpcddm.errors.printing import printable
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+T = TypeVar("T")
 MIB = 1 << 20
 RECORD_BYTES = MIB
 """Largest size of a small record: an attempt, a site, a code snapshot."""
@@ -156,14 +157,13 @@ def read_bytes(path: Path, max_bytes: int, root: Path | None = None, follows_lin
     return content
 
 
-def read_json(path: Path, kind: Any = Any, max_bytes: int = RESULT_BYTES, root: Path | None = None) -> Any:
+def read_json(path: Path, kind: Any = Any, max_bytes: int = RESULT_BYTES) -> Any:
     """Read a JSON file that others may have written.
 
     Args:
         path: The file; links are refused.
         kind: Type of the content; a dataclass is instantiated.
         max_bytes: Largest size in bytes.
-        root: As for `open_regular`.
 
     Returns:
         The content; None if the file does not exist.
@@ -171,7 +171,7 @@ def read_json(path: Path, kind: Any = Any, max_bytes: int = RESULT_BYTES, root: 
     Raises:
         Unreadable: The file is not a regular one, is too long, or `parse_json` refuses its content.
     """
-    return _read(path, max_bytes, partial(parse_json, kind=kind), root)
+    return _read(path, max_bytes, partial(parse_json, kind=kind))
 
 
 def read_required_json(path: Path, kind: Any = dict[str, Any], follows_links: bool = False) -> Any:
@@ -191,15 +191,10 @@ def read_required_mapping(path: Path, shape: Any) -> dict[str, Any]:
 
 
 def _read(
-    path: Path,
-    max_bytes: int,
-    parsed: Callable[[bytes], Any],
-    root: Path | None = None,
-    follows_links: bool = False,
-    required: bool = False,
+    path: Path, max_bytes: int, parsed: Callable[[bytes], Any], follows_links: bool = False, required: bool = False
 ) -> Any:
     try:
-        content = read_bytes(path, max_bytes, root, follows_links)
+        content = read_bytes(path, max_bytes, follows_links=follows_links)
     except FileNotFoundError:
         if required:
             raise Unreadable(path, "is missing") from None
@@ -208,6 +203,14 @@ def _read(
         return parsed(content)
     except ValueError as error:
         raise Unreadable(path, f"holds no usable JSON ({error})") from None
+
+
+def usable(read: Callable[..., T], *arguments: Any) -> T | None:
+    """Return what a function reads; None for a file that is damaged."""
+    try:
+        return read(*arguments)
+    except Unreadable:
+        return None
 
 
 def parse_json(content: bytes, kind: Any = Any) -> Any:
@@ -334,6 +337,36 @@ def require_inside(name: str) -> None:
     """Raise `ValueError` for a name that is not a relative path below a folder."""
     if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
         raise ValueError("names a file outside of its folder")
+
+
+class OpenRecord:
+    """Base class of the types of records that may have more keys than the type lists."""
+
+    __pydantic_config__: ClassVar = ALLOW_EXTRA_KEYS
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Rule for the values of an annotated type in a record; `check` raises `ValueError` for any other value."""
+
+    check: Callable[[Any], None]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core.core_schema import no_info_after_validator_function
+
+        return no_info_after_validator_function(self._checked, handler(source))
+
+    def _checked(self, value: Any) -> Any:
+        self.check(value)
+        return value
+
+
+Count = Annotated[int, Rule(require_counts)]
+Quantity = Annotated[float, Rule(require_counts)]
+Timestamp = Annotated[float, Rule(require_times)]
+"""Seconds since the epoch."""
+InnerPath = Annotated[str, Rule(require_inside)]
+"""Path of a file below a folder, relative to it."""
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.files import atomic, guarded_writes, nfs_reads
-from hpcddm.files.checked_reads import Unreadable
+from hpcddm.files.checked_reads import usable
 from hpcddm.jobs.failure_cause import write_rank_end
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.outcome import Outcome
@@ -106,10 +106,6 @@ class Attempt:
         later = (folder for number, folder in list_attempts(self.folder.parent) if number > self.number)
         return any(is_later_attempt(owner_of(folder), self.owner) for folder in later)
 
-    def is_successor_of(self, owner: str) -> bool:
-        """Return True if `owner` is an earlier execution of this attempt's job."""
-        return is_later_attempt(self.owner, owner)
-
     def require_ownership(self) -> None:
         """Check, before anything is published, that the unit still belongs to this attempt.
 
@@ -171,10 +167,7 @@ def owner_of(folder: Path) -> str:
 
 def read_attempt_file(path: Path, shape: Any) -> dict[str, Any] | None:
     """Read a file of an attempt's record as the type `shape`; None if it is missing or damaged."""
-    try:
-        return nfs_reads.read_mapping(path, shape)
-    except Unreadable:
-        return None
+    return usable(nfs_reads.read_mapping, path, shape)
 
 
 def submission_of(owner: str) -> tuple[str, str] | None:

@@ -80,7 +80,7 @@ class AttemptRecord:
     @property
     def reason(self) -> str:
         """Reason for its end, from the verdict or else from the rank that caused the failure."""
-        world_size = int(as_number(self.owner, "ranks") or 1)
+        world_size = self.owner.get("ranks") or 1
         if not self.verdict and self.outcome == Outcome.FAILED and world_size > 1:
             cause = find_cause(self.folder, world_size)
             if cause:
@@ -110,17 +110,17 @@ class AttemptRecord:
     @property
     def started(self) -> float | None:
         """Start of the batch script, in seconds since the epoch; None if unknown."""
-        return as_number(self.owner, "started") or as_number(self.verdict, "started")
+        return self.owner.get("started") or self.verdict.get("started")
 
     @property
     def stopped(self) -> float | None:
         """Recorded end, in seconds since the epoch; None if none is recorded."""
-        return as_number(self.verdict, "ended") or as_number(self.ended, "ended")
+        return self.verdict.get("ended") or self.ended.get("ended")
 
     @property
     def images(self) -> float | None:
         """Number of images processed at the end or at the last heartbeat; None if unknown."""
-        last = as_number(self.ended, "images")
+        last = self.ended.get("images")
         return last if last is not None else self.beat.done if self.beat and self.beat.total else None
 
 
@@ -146,9 +146,3 @@ def read_record(number: int, folder: Path) -> AttemptRecord:
         faults.append(str(error))
     owner, begun, ended, verdict = values.values()
     return AttemptRecord(number, folder, owner, begun, ended, verdict, beat, tuple(faults))
-
-
-def as_number(values: dict[str, Any], key: str) -> float | None:
-    """Return a number from a record; None if it is missing or not a number."""
-    value = values.get(key)
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None

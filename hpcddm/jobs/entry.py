@@ -21,7 +21,7 @@ from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 from hpcddm.files import guarded_writes, nfs_reads
 from hpcddm.jobs import job_environment
-from hpcddm.jobs.attempt import SUPERSEDED, Attempt, Superseded
+from hpcddm.jobs.attempt import SUPERSEDED, Attempt, Superseded, is_later_attempt
 from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.outcome import Outcome
 from hpcddm.jobs.spec import Spec, read_element_map, read_spec
@@ -100,7 +100,10 @@ def _run(spec_path: Path, stop: StopFlag) -> int:
     stop.deadline = allocation.ends
     stop.reserve_seconds(spec.signal_lead_seconds)
     stop.watch(_conditions(run, ranks, attempt))
-    outcome, reason, code = _outcome(spec, run, ranks, attempt, stop)
+    outcome, reason, code = _try_to_make(spec, run, ranks, attempt, stop)
+    if code and attempt.is_superseded():
+        # With another code than 0 srun would end the step, whose number its successor's running step shares.
+        outcome, reason, code = Outcome.SUPERSEDED, f"{SUPERSEDED} ({reason})", 0
     # The other ranks end before the outputs are published, and the first record of the end counts.
     if ranks.rank == 0 or outcome == Outcome.FAILED:
         attempt.close(outcome, reason, code)
@@ -111,20 +114,6 @@ def _run(spec_path: Path, stop: StopFlag) -> int:
         with suppress(OSError):
             print(f"{outcome}: {reason}{_outlook(spec) if outcome == Outcome.STOPPED else ''}", flush=True)
     return code
-
-
-def _outcome(
-    spec: Spec, run: RunDir, ranks: job_environment.Ranks, attempt: Attempt, stop: StopFlag
-) -> tuple[Outcome, str, int]:
-    """Run the unit and return the outcome, its reason, and the exit code.
-
-    A superseded attempt always exits with 0: with another code srun would end the step, whose number its successor's
-    running step shares.
-    """
-    outcome, reason, code = _try_to_make(spec, run, ranks, attempt, stop)
-    if code and attempt.is_superseded():
-        return Outcome.SUPERSEDED, f"{SUPERSEDED} ({reason})", 0
-    return outcome, reason, code
 
 
 def _try_to_make(
@@ -251,7 +240,7 @@ def _hold_lease(folder: Path, attempt: Attempt, heartbeat: HeartbeatWriter) -> E
     try:
         held.enter_context(lease(folder / ".lease", attempt.owner, LEAVING_SECONDS))
     except HeldElsewhere as error:
-        if not attempt.is_successor_of(error.holder.split()[0]):
+        if not is_later_attempt(attempt.owner, error.holder.split()[0]):
             raise
         print(f"{error.holder} lost its node and still holds the lease; going on without it", flush=True)
     return held

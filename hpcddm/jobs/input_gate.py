@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 from hpcddm.errors import UserError
-from hpcddm.files import atomic, checked_reads, guarded_writes
-from hpcddm.files.checked_reads import Unreadable
+from hpcddm.files import atomic, guarded_writes
+from hpcddm.files.checked_reads import RECORD_BYTES, read_json, usable
 from hpcddm.jobs.job_environment import CLUSTER_VARIABLE, slurm_element
 from hpcddm.jobs.spec import Spec, journal_name, read_element_map, read_spec
 from hpcddm.jobs.unit_inputs import gather_inputs
@@ -64,20 +64,13 @@ def unreachable_cluster(queue: str, awaited: set[str], home: RunDir) -> str:
         if cluster not in silent:
             guarded_writes.remove(path)
             continue
-        since = _stored_time(path)
+        since: float | None = usable(read_json, path, float, RECORD_BYTES)
         if since is None:
             atomic.write_json(path, now)
         elif now - since > MAX_UNREACHABLE_SECONDS:
             hours = round((now - since) / 3600)
             return f"cluster {cluster}, on which its inputs are made, has given no answer for {hours} h: submit again"
     return ""
-
-
-def _stored_time(path: Path) -> float | None:
-    try:
-        return checked_reads.read_json(path, float, checked_reads.RECORD_BYTES)
-    except Unreadable:
-        return None
 
 
 def missing_units(spec: Spec, run: RunDir, home: RunDir) -> set[str]:

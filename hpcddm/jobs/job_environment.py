@@ -65,11 +65,6 @@ def slurm_owner() -> str:
     return f"slurm-{job}.{os.environ.get('SLURM_RESTART_COUNT', '0')}"
 
 
-def slurm_job() -> JobId:
-    """Return the id of this job, including its cluster if the site names clusters."""
-    return JobId.on_cluster(slurm_element(), os.environ.get(CLUSTER_VARIABLE))
-
-
 def slurm_element() -> str:
     """Return the id of this job for Slurm's commands: ARRAY_TASK for an array element.
 
@@ -115,8 +110,8 @@ def current_allocation(world_size: int, threads: int) -> Allocation:
     nodes = int(os.environ.get("SLURM_JOB_NUM_NODES", "1"))
     ends = os.environ.get(ENDS_VARIABLE) or os.environ.get("SLURM_JOB_END_TIME")
     return Allocation(
-        job=slurm_job(),
-        restart=restart_count(),
+        job=JobId.on_cluster(slurm_element(), os.environ.get(CLUSTER_VARIABLE)),
+        restart=int(os.environ.get("SLURM_RESTART_COUNT") or 0),
         nodes=nodes,
         node_list=os.environ.get("SLURM_JOB_NODELIST", ""),
         ranks=world_size,
@@ -139,11 +134,6 @@ def data_threads(cpus: int) -> int:
         cpus: Number of CPUs per rank.
     """
     return 0 if len(os.sched_getaffinity(0)) == 1 else min(max(cpus - 1, 1), MAX_DATA_THREADS)
-
-
-def restart_count() -> int:
-    """Return the number of requeues of this job so far."""
-    return int(os.environ.get("SLURM_RESTART_COUNT") or 0)
 
 
 def _total(per_node: str) -> int:

@@ -1,9 +1,9 @@
 """Types of the records of an attempt, which may come from another site; all keys may be missing."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
-from hpcddm.files import checked_reads
+from hpcddm.files.checked_reads import Count, OpenRecord, Rule, Timestamp
 from hpcddm.runs.job import require_job
 
 MAX_RANKS = 1 << 16
@@ -11,70 +11,49 @@ MAX_RANKS = 1 << 16
 
 
 @dataclass(frozen=True)
-class Owner:
+class Owner(OpenRecord):
     """Owner and allocation of an attempt; times are in seconds since the epoch."""
-
-    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
 
     owner: str = ""
     host: str = ""
-    started: float = 0.0
-    job: str | None = None
+    started: Timestamp = 0.0
+    job: Annotated[str, Rule(require_job)] | None = None
     node_list: str = ""
-    ranks: int = 1
-    cpus: int = 0
-    gpus: int = 0
+    ranks: Count = 1
+    cpus: Count = 0
+    gpus: Count = 0
     origin: dict[str, Any] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for an invalid time, number or job id."""
-        if self.job is not None:
-            require_job(self.job)
-        checked_reads.require_times(self.started)
-        checked_reads.require_counts(self.ranks, self.cpus, self.gpus)
+        """Raise `ValueError` for too many ranks."""
         if self.ranks > MAX_RANKS:
             raise ValueError("holds more ranks than any job has")
 
 
 @dataclass(frozen=True)
-class AttemptStart:
+class AttemptStart(OpenRecord):
     """First step of an attempt."""
 
-    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
-
-    images: int = 0
+    images: Count = 0
     trajectory: str = ""
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for an invalid number."""
-        checked_reads.require_counts(self.images)
 
 
 @dataclass(frozen=True)
-class AttemptEnd:
+class AttemptEnd(OpenRecord):
     """End of an attempt, as rank 0 recorded it."""
-
-    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
 
     outcome: str = ""
     reason: str = ""
-    started: float = 0.0
-    ended: float = 0.0
-    images: int = 0
+    started: Timestamp = 0.0
+    ended: Timestamp = 0.0
+    images: Count = 0
     final: bool = False
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for an invalid time or number."""
-        checked_reads.require_times(self.started, self.ended)
-        checked_reads.require_counts(self.images)
 
 
 @dataclass(frozen=True)
-class VerdictRecord:
+class VerdictRecord(OpenRecord):
     """Verdict of the batch script on an attempt."""
-
-    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
 
     decision: str = ""
     reason: str = ""
@@ -85,12 +64,8 @@ class VerdictRecord:
     """True if a node, srun or the controller ended the attempt, not one of its ranks."""
     nodes: list[str] = field(default_factory=list)
     """Nodes at fault."""
-    started: float = 0.0
-    ended: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for an invalid time."""
-        checked_reads.require_times(self.started, self.ended)
+    started: Timestamp = 0.0
+    ended: Timestamp = 0.0
 
 
 @dataclass(frozen=True)

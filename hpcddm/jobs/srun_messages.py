@@ -8,7 +8,7 @@ from dataclasses import dataclass
 class SrunMessage:
     """Pattern of one message, and the reason for the user."""
 
-    pattern: re.Pattern[str]
+    pattern: str
     """Pattern, optionally with the groups `nodes` and `how`."""
     reason: str
     """Reason for the user, with placeholders for the groups."""
@@ -16,41 +16,37 @@ class SrunMessage:
     """True if srun also prints the message after a rank has failed."""
 
 
-def _message(pattern: str, reason: str, is_weak: bool = False) -> SrunMessage:
-    return SrunMessage(re.compile(pattern), reason, is_weak)
-
-
 MESSAGES = (
     # src/api/step_launch.c, _launch_tasks
-    _message(
+    SrunMessage(
         r"error: Task launch for .+ failed on node (?P<nodes>\S+): (?P<how>.+)",
         "srun could not start the ranks on {nodes}: {how}",
     ),
     # src/api/step_launch.c and src/srun/libsrun/allocate.c, _node_fail_handler
-    _message(r"error: Node failure on (?P<nodes>[^\s,]+(?:,[^\s,]+)*)", "Slurm lost {nodes}"),
+    SrunMessage(r"error: Node failure on (?P<nodes>[^\s,]+(?:,[^\s,]+)*)", "Slurm lost {nodes}"),
     # src/api/step_launch.c, _step_missing_handler
-    _message(r"error: Step \S+ missing from node\(s\) (?P<nodes>\S+)", "Slurm lost the ranks on {nodes}"),
+    SrunMessage(r"error: Step \S+ missing from node\(s\) (?P<nodes>\S+)", "Slurm lost the ranks on {nodes}"),
     # src/slurmd/slurmstepd/req.c, _handle_signal_container
-    _message(r"CANCELLED AT \S+ DUE TO NODE FAILURE", "Slurm lost a node of the job"),
+    SrunMessage(r"CANCELLED AT \S+ DUE TO NODE FAILURE", "Slurm lost a node of the job"),
     # src/srun/libsrun/launch.c, create_job_step
-    _message(r"error: Unable to create (?:job )?step(?: for job \d+)?: (?P<how>.+)", "srun could not begin: {how}"),
-    _message(r"Cancelled pending (?:job )?step", "srun could not begin: its step was cancelled"),
+    SrunMessage(r"error: Unable to create (?:job )?step(?: for job \d+)?: (?P<how>.+)", "srun could not begin: {how}"),
+    SrunMessage(r"Cancelled pending (?:job )?step", "srun could not begin: its step was cancelled"),
     # src/srun/libsrun/allocate.c, existing_allocation
-    _message(r"error: Unable to confirm allocation for job \d+: (?P<how>.+)", "srun could not begin: {how}"),
+    SrunMessage(r"error: Unable to confirm allocation for job \d+: (?P<how>.+)", "srun could not begin: {how}"),
     # src/api/step_launch.c, slurm_step_launch_wait_start
-    _message(r"error: timeout waiting for task launch", "srun could not start all ranks in time"),
+    SrunMessage(r"error: timeout waiting for task launch", "srun could not start all ranks in time"),
     # src/srun/libsrun/launch.c, launch_g_step_launch
-    _message(r"error: Application launch failed: (?P<how>.+)", "srun could not start the ranks: {how}"),
+    SrunMessage(r"error: Application launch failed: (?P<how>.+)", "srun could not start the ranks: {how}"),
     # src/api/step_launch.c, _check_io_timeout and _step_missing_handler; src/api/step_io.c
-    _message(
+    SrunMessage(
         r"error: (?:\S+: )?(?P<how>[Aa]borting, (?:io error|step missing|can not test connection).+"
         r"|Cannot communicate with node \d+)",
         "srun lost its ranks: {how}",
     ),
     # src/srun/libsrun/allocate.c, _job_complete_handler
-    _message(r"(?i:force[ -]terminated)", "Slurm ended the step from outside", is_weak=True),
+    SrunMessage(r"(?i:force[ -]terminated)", "Slurm ended the step from outside", is_weak=True),
     # src/slurmd/slurmstepd/req.c, _handle_signal_container, for a signal of scancel or of the controller
-    _message(r"\*\*\* \S+ .*CANCELLED AT \S+ \*\*\*", "the step was cancelled from outside", is_weak=True),
+    SrunMessage(r"\*\*\* \S+ .*CANCELLED AT \S+ \*\*\*", "the step was cancelled from outside", is_weak=True),
 )
 """Messages by priority: the first one that matches is the reason."""
 
@@ -72,7 +68,7 @@ def find_external_end(srun: str, is_first: bool) -> tuple[str, list[str]] | None
         The reason for the user and Slurm's lists of the faulty nodes; None without such a failure.
     """
     for message in MESSAGES:
-        matches = [match for match in message.pattern.finditer(srun) if not WRONG_REQUEST.search(match[0])]
+        matches = [match for match in re.finditer(message.pattern, srun) if not WRONG_REQUEST.search(match[0])]
         if matches and (is_first or not message.is_weak):
             groups = [match.groupdict() for match in matches]
             nodes = list(dict.fromkeys(group["nodes"] for group in groups if "nodes" in group))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.errors.next_step import step
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.jobs.spec import Spec
@@ -99,8 +99,7 @@ def _needed(spec: Spec, run: RunDir, key: str) -> Manifest:
     if manifest is None:
         raise _refusal(spec, f"{key} is not complete", run)
     linked = link_above(run, key)
-    if linked:
-        raise UserError(f"{spec.key} cannot start: {key}: {linked}")
+    require(linked is None, f"{spec.key} cannot start: {key}: {linked}")
     broken = manifests.find_damage(run.unit(key), manifest)
     if broken:
         delete = run.unit(key) / manifests.FILE_NAME

@@ -22,6 +22,8 @@ from hpcddm.runs.unit_keys import MONOLITH, stage_of
 
 JOB_KEYS = sorted({one.name for one in fields(Spec)} & {*Site.model_fields} - {"resources"})
 """Site keys that a job needs, by the names of both; its resources are those of its stage."""
+UNIT_KEYS = sorted({one.name for one in fields(Spec)} & {one.name for one in fields(PlannedUnit)})
+"""What a job needs of its planned unit, by the names of both."""
 
 
 @dataclass(frozen=True)
@@ -180,20 +182,11 @@ def write_specs(items: Sequence[ArrayItem], site: Site) -> None:
     for item in items:
         if id(item.experiment) not in settings:
             settings[id(item.experiment)] = item.experiment.model_dump(mode="json")
-        unit, experiment = item.unit, settings[id(item.experiment)]
         spec = Spec(
-            unit.key,
-            experiment,
-            unit.fingerprint_settings,
-            unit.requires,
-            site.resources_for(*unit.key.split("/")).for_job,
-            is_collective=is_collective(unit.key),
-            optional=unit.optional,
-            min_optional=unit.min_optional,
-            extras=list(unit.extras),
-            parts=unit.parts,
-            lengths=list(unit.lengths),
-            gates=unit.gates,
+            experiment=settings[id(item.experiment)],
+            resources=site.resources_for(*item.unit.key.split("/")).for_job,
+            is_collective=is_collective(item.unit.key),
+            **{key: getattr(item.unit, key) for key in UNIT_KEYS},
             **of_site,
         )
         spec.write(item.run)

@@ -14,7 +14,6 @@ from typing import Any
 from hpcddm.config import variant_files
 from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.files import atomic, checked_reads, guarded_writes
-from hpcddm.files.checked_reads import Unreadable
 from hpcddm.launch import script_paths
 from hpcddm.runs import provenance
 from hpcddm.runs.provenance import AROUND, Code
@@ -167,10 +166,7 @@ class CodeRecord:
 
 def _read(record: Path) -> dict[str, Any] | None:
     """Read the record beside a snapshot; None where it is missing or damaged."""
-    try:
-        return checked_reads.read_mapping(record, CodeRecord)
-    except Unreadable:
-        return None
+    return checked_reads.usable(checked_reads.read_mapping, record, CodeRecord)
 
 
 def _link(existing: Path, new: Path) -> bool:

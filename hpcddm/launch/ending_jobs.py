@@ -9,8 +9,8 @@ from hpcddm.launch.base import Job, Launcher
 from hpcddm.pipeline.state import QUEUED, State
 from hpcddm.runs import manifest
 from hpcddm.runs.journal import Submission
-from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.unit_keys import CONTINUATION
+from hpcddm.runs.run_dir import RunDir, run_in_home
+from hpcddm.runs.unit_keys import CONTINUATION, key_in_run
 
 LEAVING_SECONDS = 120
 """Seconds that a submission waits for jobs that are ending; longer where jobs may take longer to save."""
@@ -53,5 +53,4 @@ def _is_ending(unit: str, job: Job, home: RunDir) -> bool:
     """Tell if a job is ending while its unit is not complete, and no job that it submitted itself follows."""
     if job.state != State.STOPPING or job.others or unit == CONTINUATION:
         return False
-    *folder, stage, name = unit.split("/")
-    return manifest.read_if_usable(RunDir(home.root.joinpath(*folder)).unit(f"{stage}/{name}")) is None
+    return manifest.read_if_usable(run_in_home(home, unit).unit(key_in_run(unit))) is None

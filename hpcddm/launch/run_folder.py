@@ -17,9 +17,7 @@ def check_folder(run: RunDir) -> None:
     """Raise `ConfigError` if a run's folder cannot be written or has a STOP file; creates nothing."""
     if nfs_reads.exists(run.stop):
         raise ConfigError(f"{run.stop} tells every job to leave: remove it, then repeat this command")
-    place = run.root.absolute()
-    while not place.exists():
-        place = place.parent
+    place = atomic.nearest_existing(run.root)
     if not place.is_dir():
         reason = f"{place} is not a folder"
     elif not os.access(place, os.W_OK | os.X_OK):

@@ -78,13 +78,10 @@ def observed_state(observed: UnitObservation) -> tuple[State, str]:
     if observed.work.is_running:
         return _alive(observed, "by its heartbeat" if observed.is_queued else "")
     if observed.is_of_other_site:
-        misfit = f"; it is here but does not fit: {status.reason}" if _is_misfit(status) else ""
+        is_misfit = bool(status.reason) and status.state is not State.WAITING
+        misfit = f"; it is here but does not fit: {status.reason}" if is_misfit else ""
         return State.ELSEWHERE, f"belongs to site {status.unit.site}{misfit}"
     return _by_files(observed)
-
-
-def _is_misfit(status: UnitStatus) -> bool:
-    return bool(status.reason) and status.state is not State.WAITING
 
 
 def _in_queue(observed: UnitObservation, job: Job) -> tuple[State, str]:

@@ -202,8 +202,7 @@ def keep_contract(folder: Path, contract: Contract, run: RunDir) -> Path:
         for name in (FILE, f"{FILE}.sig"):
             text = checked_reads.read_bytes(folder / name, MAX_BYTES, root=folder).decode("ascii", "replace")
             atomic.write_text(staged / name, text)
-        if read_contract(staged)[0] != contract:
-            raise UserError(f"{folder / FILE} has changed while it was read; repeat this")
+        require(read_contract(staged)[0] == contract, f"{folder / FILE} has changed while it was read; repeat this")
         staged.rename(kept)
     finally:
         shutil.rmtree(staged, ignore_errors=True)

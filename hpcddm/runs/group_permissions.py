@@ -5,6 +5,8 @@ import pwd
 import stat
 from pathlib import Path
 
+from hpcddm.files.atomic import nearest_existing
+
 GROUP_BITS = 0o070
 
 
@@ -16,17 +18,14 @@ def apply_group_umask(folder: Path) -> None:
     Args:
         folder: The folder; if it does not exist, its nearest existing parent counts.
     """
-    place = folder.absolute()
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    mode = place.stat().st_mode
+    mode = nearest_existing(folder).stat().st_mode
     if mode & stat.S_ISGID and mode & stat.S_IWGRP:
         before = os.umask(0o077)
         os.umask(before & ~GROUP_BITS)
 
 
 def current_user() -> str:
-    """Return the user name of this process, or the numeric user id if the user has no name."""
+    """Return the user name of this process, or the numeric user id if the user has no name, as in some containers."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -8,6 +8,7 @@ from typing import Any
 
 from hpcddm.errors import UserError
 from hpcddm.files import atomic, checked_reads
+from hpcddm.files.checked_reads import Count, Quantity, Timestamp
 
 FILE_NAME = "heartbeat.json"
 BEAT_SECONDS = 5.0
@@ -20,25 +21,20 @@ SILENT_SECONDS = 60
 class Heartbeat:
     """One heartbeat; `done` and `total` count images, `rate` is images/s, times are seconds since the epoch."""
 
-    time: float
+    time: Timestamp
     owner: str
     attempt: int
     host: str
-    done: int = 0
-    total: int = 0
-    rate: float = 0.0
+    done: Count = 0
+    total: Count = 0
+    rate: Quantity = 0.0
     figures: dict[str, float] | None = None
     """Further metrics. A training reports its last logged values, as far as they are known: loss, learning_rate,
     gradient_norm, images_per_second, data_wait, tflops, memory_gib, skipped.
     """
-    saved_images: int | None = None
+    saved_images: Count | None = None
     """Number of images at the newest training state, which was saved at `saved_time`."""
-    saved_time: float | None = None
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for an invalid time or count."""
-        checked_reads.require_times(self.time, self.saved_time or 0.0)
-        checked_reads.require_counts(self.done, self.total, self.rate, self.saved_images or 0)
+    saved_time: Timestamp | None = None
 
     @property
     def is_fresh(self) -> bool:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from hpcddm.config import variants
 from hpcddm.config.conditions import ConditionForm
@@ -19,12 +19,12 @@ from hpcddm.config.training import Expert, ExpertVariation, InitialWeights
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import printable
 from hpcddm.files import atomic, checked_reads
-from hpcddm.files.checked_reads import Unreadable
+from hpcddm.files.checked_reads import Count, OpenRecord, Unreadable
 from hpcddm.files.tensor_file import TensorFile
 from hpcddm.runs import manifest
 from hpcddm.runs.counted_weights import counted_digest, require_counted
 from hpcddm.runs.files import WEIGHTS
-from hpcddm.runs.result_types import require_flops
+from hpcddm.runs.result_types import Flops
 from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_of, stage_of
 
 METADATA = "hpcddm"
@@ -59,49 +59,28 @@ class InitRequest:
 
 
 @dataclass(frozen=True)
-class TrainingData:
+class TrainingData(OpenRecord):
     """Types of a file's description of its network's training data."""
 
-    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
-
-    channels: int = 1
-    image_size: int = 1
-    num_classes: int | None = None
+    channels: Count = 1
+    image_size: Count = 1
+    num_classes: Count | None = None
     space: dict[str, Any] | None = None
     condition: str | None = None
     encoder: str | None = None
     latents: str | None = None
 
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for a number that cannot be."""
-        checked_reads.require_counts(self.channels, self.image_size, self.num_classes or 0)
-
 
 @dataclass(frozen=True)
-class WeightsDescription:
+class WeightsDescription(OpenRecord):
     """Types of a file's description of itself."""
-
-    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
 
     model: dict[str, Any] = field(default_factory=dict)
     objective: dict[str, Any] = field(default_factory=dict)
     data: TrainingData = field(default_factory=TrainingData)
     source: str = ""
-    images: int | None = None
-    train_flops: int | None = None
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for a number that cannot be."""
-        checked_reads.require_counts(self.images or 0)
-        require_flops(self.train_flops or 0)
-
-
-@dataclass(frozen=True)
-class WeightsHeader:
-    """Shapes of a file's tensors by name, and the file's description."""
-
-    shapes: dict[str, tuple[int, ...]]
-    description: dict[str, Any]
+    images: Count | None = None
+    train_flops: Flops | None = None
 
 
 def init_request(experiment: Experiment, key: str) -> InitRequest | None:
@@ -160,18 +139,12 @@ def network_condition(model: NetworkSettings, data: NetworkData) -> dict[str, st
     return {"condition": form.value, "encoder": data.condition.encoder_name if form is ConditionForm.TEXT else None}
 
 
-def read_header(path: Path) -> WeightsHeader:
-    """Read the header of a safetensors file without its tensors.
+def open_weights(path: Path) -> TensorFile:
+    """Open a safetensors file that the user names, and check its header.
 
     Raises:
         UserError: If the file is missing, a folder, incomplete or of another format.
     """
-    with open_weights(path) as file:
-        return WeightsHeader({name: form.shape for name, form in file.forms.items()}, read_description(file))
-
-
-def open_weights(path: Path) -> TensorFile:
-    """Open a safetensors file that the user names; raises the same errors as `read_header`."""
     stated = counted_digest(path)
     try:
         file = TensorFile(path, follows_links=True)
@@ -290,9 +263,10 @@ def check_file(request: InitRequest, path: Path) -> None:
     Raises:
         UserError: If the file is missing, incomplete or holds another network.
     """
-    file_header = read_header(path)
-    check_description(request, path, describe_network(path, file_header.description, request.init_from.content_hash))
-    held = sum(math.prod(shape) for shape in file_header.shapes.values())
+    with open_weights(path) as file:
+        description, specs = read_description(file), file.forms.values()
+    check_description(request, path, describe_network(path, description, request.init_from.content_hash))
+    held = sum(math.prod(spec.shape) for spec in specs)
     if request.parameters not in (None, held):
         raise UserError(
             f"{path}: holds {held:,} parameters and {request.model_place} has {request.parameters:,}; {request.advice}"
@@ -301,7 +275,9 @@ def check_file(request: InitRequest, path: Path) -> None:
 
 def is_for_own_latents(path: Path) -> bool:
     """Return True if a file's network was trained on latents from an autoencoder trained in the same run."""
-    return describe_network(path, read_header(path).description, None).get("data", {}).get(LATENTS) is not None
+    with open_weights(path) as file:
+        description = read_description(file)
+    return describe_network(path, description, None).get("data", {}).get(LATENTS) is not None
 
 
 def start_entry(path: Path, description: dict[str, Any], digest: str) -> dict[str, Any]:

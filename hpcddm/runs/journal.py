@@ -7,10 +7,11 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, Literal
 
 from hpcddm.errors.printing import printable
 from hpcddm.files import atomic, checked_reads, nfs_reads
+from hpcddm.files.checked_reads import InnerPath, OpenRecord, Rule, Timestamp
 from hpcddm.runs import group_permissions
 from hpcddm.runs.job import JobId, require_job
 
@@ -35,21 +36,19 @@ NODE_LOSS_SECONDS = 86_400
 
 
 @dataclass(frozen=True)
-class Event:
+class Event(OpenRecord):
     """One line of a journal; `KEYS` lists the required keys of each kind."""
-
-    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
 
     event: Literal["intent", "submitted", "refused", "cancelled", "kept", "lost"]
     uuid: str
-    time: float | None = None
+    time: Timestamp | None = None
     scheduler: Literal["slurm", "local"] | None = None
     site: str | None = None
-    units: list[str] | None = None
+    units: list[InnerPath] | None = None
     name: str = ""
     cluster: str | None = None
     user: str = ""
-    job: str | None = None
+    job: Annotated[str, Rule(require_job)] | None = None
     node: str = ""
 
     def __post_init__(self) -> None:
@@ -57,14 +56,9 @@ class Event:
         for key in KEYS[self.event]:
             if getattr(self, key) is None:
                 raise ValueError(f"{self.event}: {key} is missing")
-        checked_reads.require_times(self.time or 0.0)
         for word in filter(None, (self.uuid, self.site, self.name, self.cluster)):
             if not WORD.fullmatch(word):
                 raise ValueError(f"{printable(word, 40)} is not a name")
-        for unit in self.units or ():
-            checked_reads.require_inside(unit)
-        if self.job is not None:
-            require_job(self.job)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hpcddm.config.trusted_submissions import SWEEP_FILE
-from hpcddm.errors import UserError
+from hpcddm.errors import require
 from hpcddm.errors.printing import printable
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.training_states import CONTINUED
@@ -87,8 +87,7 @@ def require_no_links(run: RunDir, key: str) -> None:
         UserError: If there is a link in the folder, or a link other than a sweep's on the path to it.
     """
     fault = link_at(run, key)
-    if fault:
-        raise UserError(f"{key}: {fault}")
+    require(fault is None, f"{key}: {fault}")
 
 
 def refusal_reason(place: Path) -> str:

@@ -7,12 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, checked_reads, nfs_reads
 from hpcddm.files.atomic import digest
-from hpcddm.files.checked_reads import Unreadable
+from hpcddm.files.checked_reads import InnerPath, OpenRecord, Unreadable, usable
 from hpcddm.runs.files import CONTRACT, SNAPSHOTS
 from hpcddm.runs.result_types import KnownResults, Results
 
@@ -34,13 +34,9 @@ class Output:
         sha256: SHA-256 of the content, in hexadecimal.
     """
 
-    path: str
+    path: InnerPath
     size: int
     sha256: str
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for a path outside the folder."""
-        checked_reads.require_inside(self.path)
 
 
 @dataclass(frozen=True)
@@ -140,10 +136,8 @@ class Manifest:
 
 
 @dataclass(frozen=True)
-class KnownRecord:
+class KnownRecord(OpenRecord):
     """Types of the entries of `Manifest.record` that a report reads."""
-
-    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
 
     world_size: int = 1
     seconds: float = 0.0
@@ -233,10 +227,7 @@ def _require_verified(folder: Path, outputs: Sequence[Output]) -> None:
 
 def read_if_usable(folder: Path) -> Manifest | None:
     """Read the manifest in a unit's folder; None also if it is damaged, which `hpcddm status` reports."""
-    try:
-        return read(folder)
-    except Unreadable:
-        return None
+    return usable(read, folder)
 
 
 def publish(folder: Path, manifest: Manifest) -> None:

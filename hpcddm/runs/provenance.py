@@ -157,7 +157,7 @@ def record_path(snapshot: Path) -> Path:
 
 def environment() -> dict[str, str | None]:
     """Return the versions of Python and of the packages without importing these; None for missing packages."""
-    return {"python": platform.python_version(), **_torch(), **{name: _version(name) for name in LIBRARIES}}
+    return {"python": platform.python_version(), **_torch(), **{name: package_version(name) for name in LIBRARIES}}
 
 
 def origin() -> dict[str, Any]:
@@ -182,7 +182,8 @@ def _torch() -> dict[str, str | None]:
     return {"torch": str(values["__version__"]) if "__version__" in values else None, "cuda": values.get("cuda")}
 
 
-def _version(name: str) -> str | None:
+def package_version(name: str) -> str | None:
+    """Return the version of a package without importing it; None for a missing package."""
     try:
         return version(name)
     except PackageNotFoundError:

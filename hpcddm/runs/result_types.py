@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
-from hpcddm.files import checked_reads
-from hpcddm.files.checked_reads import Unreadable
+from hpcddm.files.checked_reads import Count, InnerPath, OpenRecord, Rule, Unreadable
 
 
 class Results(dict[str, Any]):
@@ -27,41 +26,35 @@ class Results(dict[str, Any]):
         raise Unreadable(self.file, f"lacks the result '{key}'")
 
 
+def require_flops(flops: int) -> None:
+    """Raise `ValueError` for negative FLOPs."""
+    if flops < 0:
+        raise ValueError("holds FLOPs below zero")
+
+
+Flops = Annotated[int, Rule(require_flops)]
+
+
 @dataclass(frozen=True)
-class KnownList:
+class KnownList(OpenRecord):
     """Types of the results about a list or a split."""
 
-    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
-
-    samples: int
-    class_counts: list[int] = field(default_factory=list)
-    other_clusters: int = 0
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for an invalid count."""
-        checked_reads.require_counts(self.samples, self.other_clusters, *self.class_counts)
+    samples: Count
+    class_counts: list[Count] = field(default_factory=list)
+    other_clusters: Count = 0
 
 
 @dataclass(frozen=True)
-class KnownSnapshot:
+class KnownSnapshot(OpenRecord):
     """Types of the results about a snapshot."""
 
-    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
-
-    images: int
-    train_flops: int = 0
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for a negative number."""
-        checked_reads.require_counts(self.images)
-        require_flops(self.train_flops)
+    images: Count
+    train_flops: Flops = 0
 
 
 @dataclass(frozen=True)
-class KnownSampleFile:
+class KnownSampleFile(OpenRecord):
     """Types of the results about a tar."""
-
-    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
 
     file: str
     size: int
@@ -73,13 +66,9 @@ class KnownSampleFile:
 class KnownCount:
     """Types of the results about items that are passed over for one reason."""
 
-    count: int
+    count: Count
     first: list[str]
     is_broken: bool
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for an invalid count."""
-        checked_reads.require_counts(self.count)
 
 
 @dataclass(frozen=True)
@@ -92,31 +81,24 @@ class BrokenSample:
 
 
 @dataclass(frozen=True)
-class KnownSamples:
+class KnownSamples(OpenRecord):
     """Types of the results about broken or dropped samples: their number and the first broken ones."""
 
-    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
-
-    samples: int
+    samples: Count
     first: list[BrokenSample] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for an invalid count."""
-        checked_reads.require_counts(self.samples)
 
 
 @dataclass(frozen=True)
 class KnownRows:
     """Types of the results about the rows of `data.table`."""
 
-    rows: int
-    with_row: int
-    without_row: int
+    rows: Count
+    with_row: Count
+    without_row: Count
     first_without_row: str | None
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for an invalid count, or if samples without a row are counted but none is named."""
-        checked_reads.require_counts(self.rows, self.with_row, self.without_row)
+        """Raise `ValueError` if samples without a row are counted but none is named."""
         if self.without_row and self.first_without_row is None:
             raise ValueError("names no sample without a row")
 
@@ -127,35 +109,32 @@ class KnownSums:
 
     sums: list[float]
     squares: list[float]
-    count: int
+    count: Count
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for an invalid count, or if `sums` and `squares` differ in length."""
-        checked_reads.require_counts(self.count)
+        """Raise `ValueError` if `sums` and `squares` differ in length."""
         if len(self.sums) != len(self.squares):
             raise ValueError("sums and squares are of different channels")
 
 
 @dataclass(frozen=True)
-class KnownResults:
+class KnownResults(OpenRecord):
     """Types of the results that other units and commands read; a manifest may hold further results."""
 
-    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
-
-    images: int = 0
-    samples: int | dict[str, int] = 0
-    other_clusters: int = 0
-    train_flops: int = 0
-    sampling_flops: int = 0
-    skipped_steps: int = 0
+    images: Count = 0
+    samples: Count | dict[str, Count] = 0
+    other_clusters: Count = 0
+    train_flops: Flops = 0
+    sampling_flops: Flops = 0
+    skipped_steps: Count = 0
     heldout_accuracy: float = 0.0
     listing: str | None = None
     remark: str = ""
     digests: dict[str, str] = field(default_factory=dict)
-    class_counts: list[int] = field(default_factory=list)
+    class_counts: list[Count] = field(default_factory=list)
     class_names: list[str] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
+    sizes: list[Count] = field(default_factory=list)
     tars: list[KnownSampleFile] = field(default_factory=list)
     lists: dict[str, KnownList] = field(default_factory=dict)
     splits: dict[str, KnownList] = field(default_factory=dict)
@@ -167,7 +146,7 @@ class KnownResults:
     faults: list[str] = field(default_factory=list)
     accepted: str | None = None
     passed_over: dict[str, KnownCount] = field(default_factory=dict)
-    broken: int | KnownSamples = 0
+    broken: Count | KnownSamples = 0
     dropped: KnownSamples | None = None
     table: KnownRows | None = None
     statistics: KnownSums | None = None
@@ -180,23 +159,12 @@ class KnownResults:
     scaled_nll: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for an invalid count, or if a metric does not have one value per noise level."""
-        samples = self.samples.values() if isinstance(self.samples, dict) else (self.samples,)
-        broken = self.broken if isinstance(self.broken, int) else 0
-        counts = (self.images, self.other_clusters, self.skipped_steps, broken)
-        checked_reads.require_counts(*samples, *counts, *self.class_counts, *self.sizes)
-        require_flops(self.train_flops, self.sampling_flops)
+        """Raise `ValueError` for a snapshot without a number, or a metric without one value per noise level."""
         if not all(name.isdecimal() and name.isascii() for name in self.snapshots):
             raise ValueError("snapshots: has a name that is not a number")
         lines = (self.accuracy, self.accuracy_without_class, self.calibration_error, self.scaled_calibration_error)
         if any(len(line) not in (0, len(self.noise_levels)) for line in (*lines, self.nll, self.scaled_nll)):
             raise ValueError("noise_levels: are not as many as the figures")
-
-
-def require_flops(*flops: int) -> None:
-    """Raise `ValueError` for negative FLOPs."""
-    if min(flops) < 0:
-        raise ValueError("holds FLOPs below zero")
 
 
 @dataclass(frozen=True)
@@ -209,24 +177,14 @@ class CaptionIndex:
         ranges: First and last caption of every range, by name.
     """
 
-    captions: int
-    samples: dict[str, int]
-    ranges: dict[str, tuple[int, int]]
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for a negative number, or a name outside the run."""
-        checked_reads.require_counts(
-            self.captions, *self.samples.values(), *(edge for both in self.ranges.values() for edge in both)
-        )
-        for name in (*self.samples, *self.ranges):
-            checked_reads.require_inside(name)
+    captions: Count
+    samples: dict[InnerPath, Count]
+    ranges: dict[InnerPath, tuple[Count, Count]]
 
 
 @dataclass(frozen=True)
-class LatentScale:
+class LatentScale(OpenRecord):
     """Shift and scale of the latents, one value per channel, as stored in `SCALE_FILE`."""
-
-    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
 
     shift: list[float]
     scale: list[float]

@@ -16,6 +16,16 @@ Locate = Callable[[str, str], Path]
 """Function that maps a unit's key and the name of an output to a path, such as `RunDir.output` or `Unit.input`."""
 
 
+class InsideRun:
+    """Attribute of a run: the path of a file or a folder that has this name in every run."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, run: "RunDir", kind: type) -> Path:
+        return run.root / self._name
+
+
 @dataclass(frozen=True)
 class RunDir:
     """Paths of one run: `<stage>/<unit>/` holds the outputs of each unit; all other files are bookkeeping.
@@ -34,6 +44,31 @@ class RunDir:
     """
 
     root: Path
+
+    experiment = InsideRun(EXPERIMENT_FILE)
+    """File with the experiment as last submitted, all defaults filled in."""
+    defaults = InsideRun("defaults.json")
+    """File with the default values of all settings that the user omitted."""
+    journal = InsideRun("journal.jsonl")
+    """Journal of all submissions."""
+    command = InsideRun("command.json")
+    """File with the command of the last submission, as the user typed it."""
+    scripts = InsideRun("scripts")
+    """Folder of all submitted batch scripts."""
+    template = InsideRun("template")
+    """Folder of the user's parts of the batch script's template, as last submitted."""
+    jobs = InsideRun("jobs")
+    """Folder of the jobs' small files: maps of array elements, stop files, outputs of Slurm."""
+    code = InsideRun("code")
+    """Folder of the code that jobs run, one subfolder for each submitted version."""
+    stop = InsideRun("STOP")
+    """File that stops the run: while it exists, every unit exits after its current step and is not requeued."""
+    lock = InsideRun(".submit.lock")
+    """Lock file that `submit` holds while it reads and changes the run."""
+    imports = InsideRun("imports")
+    """Folder with the signed lists of the bundles that were imported from other sites."""
+    superseded = InsideRun("superseded")
+    """Folder that receives the earlier contents of units that are made again, as with `--redo`."""
 
     def unit(self, key: str) -> Path:
         """Return the folder of a unit.
@@ -60,73 +95,18 @@ class RunDir:
         """Return the folder of a unit's logs, with one subfolder for each attempt."""
         return self.root / "logs" / key
 
-    @property
-    def experiment(self) -> Path:
-        """File with the experiment as last submitted, all defaults filled in."""
-        return self.root / EXPERIMENT_FILE
-
-    @property
-    def defaults(self) -> Path:
-        """File with the default values of all settings that the user omitted."""
-        return self.root / "defaults.json"
-
-    @property
-    def journal(self) -> Path:
-        """Journal of all submissions."""
-        return self.root / "journal.jsonl"
-
-    @property
-    def command(self) -> Path:
-        """File with the command of the last submission, as the user typed it."""
-        return self.root / "command.json"
-
-    @property
-    def scripts(self) -> Path:
-        """Folder of all submitted batch scripts."""
-        return self.root / "scripts"
-
-    @property
-    def template(self) -> Path:
-        """Folder of the user's parts of the batch script's template, as last submitted."""
-        return self.root / "template"
-
-    @property
-    def jobs(self) -> Path:
-        """Folder of the jobs' small files: maps of array elements, stop files, outputs of Slurm."""
-        return self.root / "jobs"
-
-    @property
-    def code(self) -> Path:
-        """Folder of the code that jobs run, one subfolder for each submitted version."""
-        return self.root / "code"
-
-    @property
-    def stop(self) -> Path:
-        """File that stops the run: while it exists, every unit exits after its current step and is not requeued."""
-        return self.root / "STOP"
-
     def site(self, name: str) -> Path:
         """Return the path of the file with a site's settings, as last used for this run."""
         return self.root / "sites" / f"{name}.json"
-
-    @property
-    def lock(self) -> Path:
-        """Lock file that `submit` holds while it reads and changes the run."""
-        return self.root / ".submit.lock"
 
     def bundles(self, key: str) -> Path:
         """Return the file with the last bundle that this run has sent of a unit."""
         return self.root / "bundles" / f"{unit_name(key)}.json"
 
-    @property
-    def imports(self) -> Path:
-        """Folder with the signed lists of the bundles that were imported from other sites."""
-        return self.root / "imports"
 
-    @property
-    def superseded(self) -> Path:
-        """Folder that receives the earlier contents of units that are made again, as with `--redo`."""
-        return self.root / "superseded"
+def run_in_home(home: RunDir, name: str) -> RunDir:
+    """Return the run of a unit from its name in the home's journal, which in a sweep begins with the setting."""
+    return RunDir(home.root.joinpath(*name.split("/")[:-2]))
 
 
 def relative_to_run(path: Path, run: RunDir) -> str:

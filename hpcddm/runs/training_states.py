@@ -4,12 +4,12 @@ import json
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 from hpcddm.files import checked_reads, guarded_writes, nfs_reads
-from hpcddm.files.checked_reads import Unreadable
+from hpcddm.files.checked_reads import Count, InnerPath, OpenRecord, Rule, Unreadable, usable
 from hpcddm.runs.files import SNAPSHOTS
-from hpcddm.runs.result_types import require_flops
+from hpcddm.runs.result_types import Flops
 
 FOLDER, STATE = "state", "state.json"
 FORMAT = 5
@@ -25,29 +25,18 @@ CONTINUED = (FOLDER, SNAPSHOTS, START, "tensorboard")
 class StateFile:
     """One file of a state, as reported by the rank that wrote it; the name is relative to the state's folder."""
 
-    name: str
-    rank: int
-    size: int
+    name: InnerPath
+    rank: Count
+    size: Count
     sha256: str
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for a name outside the folder or an invalid number."""
-        checked_reads.require_inside(self.name)
-        checked_reads.require_counts(self.rank, self.size)
 
 
 @dataclass(frozen=True)
 class SnapshotRecord:
     """Types of a state's entry about a snapshot: its images, and the SHA-256 of its files by name."""
 
-    images: int
-    files: dict[str, str]
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for a name outside the folder or an invalid number."""
-        checked_reads.require_counts(self.images)
-        for name in self.files:
-            checked_reads.require_inside(name)
+    images: Count
+    files: dict[InnerPath, str]
 
 
 @dataclass(frozen=True)
@@ -56,45 +45,49 @@ class StartRecord:
 
     sha256: str
     source: str
-    images: int | None
-    train_flops: int | None
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for a negative number."""
-        checked_reads.require_counts(self.images or 0)
-        require_flops(self.train_flops or 0)
+    images: Count | None
+    train_flops: Flops | None
 
 
-@dataclass(frozen=True)
+def require_snapshots(snapshots: dict[str, Any]) -> None:
+    """Raise `ValueError` for a snapshot whose name is not a number, or that is not a `SnapshotRecord`."""
+    if not all(name.isascii() and name.isdecimal() for name in snapshots):
+        raise ValueError("has a name that is not a number")
+    checked_reads.parse_json(json.dumps(snapshots).encode(), dict[str, SnapshotRecord])
+
+
+@dataclass
 class LoopProgress:
-    """Types of the progress of a training in its state, as `training.meters.Progress` has it."""
+    """Progress of a training, stored with every state."""
 
-    images: int = 0
+    images: Count = 0
     loss_sums: list[float] = field(default_factory=list)
-    loss_images: int = 0
-    skipped: int = 0
-    skipped_in_a_row: int = 0
+    """Sum of losses since the last log per rank; a resumed training continues these sums."""
+    loss_images: Count = 0
+    """Images of each rank since the last log."""
+    skipped: Count = 0
+    """Number of steps skipped because a gradient was not finite."""
+    skipped_in_a_row: Count = 0
+    """Number of skipped steps since the last one that was applied."""
     first_loss: float | None = None
+    """Median loss of the first step, of this rank's images; the first one that is finite."""
     last_loss: float | None = None
-    snapshots: dict[str, SnapshotRecord] = field(default_factory=dict)
+    """Median loss of the last step before a state was saved."""
+    snapshots: Annotated[dict[str, dict[str, Any]], Rule(require_snapshots)] = field(default_factory=dict)
+    """Images and SHA-256 of every snapshot taken, by its number; complete on rank 0 only."""
     scaler: dict[str, float] = field(default_factory=dict)
+    """State of the fp16 loss scaler; empty in other precisions."""
     curve: list[tuple[int, float]] = field(default_factory=list)
+    """Mean losses as (images seen, loss), one for each log."""
     resources: list[tuple[int, int, int, int]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for an invalid number, or a snapshot whose name is not a number."""
-        checked_reads.require_counts(self.images, self.loss_images, self.skipped, self.skipped_in_a_row)
-        if not all(name.isascii() and name.isdecimal() for name in self.snapshots):
-            raise ValueError("snapshots: has a name that is not a number")
+    """Resources as (images seen, ranks, stage of ZeRO, micro batches): at the start, and at each change."""
 
 
 @dataclass(frozen=True)
-class StateDescription:
+class StateDescription(OpenRecord):
     """Types of a state's `state.json`; earlier formats may list other files or none."""
 
-    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
-
-    images: int
+    images: Count
     trajectory: str
     format: int = 0
     world_size: int = 1
@@ -102,8 +95,7 @@ class StateDescription:
     loop: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for an invalid number, or for files that do not match the format."""
-        checked_reads.require_counts(self.images)
+        """Raise `ValueError` for files or a progress that do not match the format."""
         if self.format == FORMAT and isinstance(self.files, dict):
             raise ValueError("files are those of an earlier format")
         if self.format == FORMAT:
@@ -127,7 +119,7 @@ def list_states(folder: Path, trajectory: str, most_images: int | None = None) -
         The folder and the description of each state.
     """
     folders = _folders(folder)
-    stored = [(path, _read(path)) for path in folders]
+    stored = [(path, usable(_read, path)) for path in folders]
     matching = [(path, state) for path, state in stored if state and state["trajectory"] == trajectory]
     return [(path, state) for path, state in matching if most_images is None or state["images"] <= most_images]
 
@@ -153,7 +145,7 @@ def description_errors(folder: Path) -> list[str]:
     errors = []
     for path in _folders(folder):
         try:
-            nfs_reads.read_mapping(path / STATE, StateDescription, checked_reads.RESULT_BYTES)
+            _read(path)
         except Unreadable as error:
             errors.append(str(error))
     return errors
@@ -165,8 +157,5 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _read(folder: Path) -> dict[str, Any] | None:
-    """Read a state's description; None if it is missing or damaged, as for an unpublished state."""
-    try:
-        return nfs_reads.read_mapping(folder / STATE, StateDescription, checked_reads.RESULT_BYTES)
-    except Unreadable:
-        return None
+    """Read a state's description; None if it is missing, as for an unpublished state."""
+    return nfs_reads.read_mapping(folder / STATE, StateDescription, checked_reads.RESULT_BYTES)

@@ -60,6 +60,11 @@ def unit_name(key: str) -> str:
     return key.split("/")[1]
 
 
+def key_in_run(name: str) -> str:
+    """Return the key of a unit from its name in a journal, which in a sweep begins with the setting."""
+    return "/".join(name.split("/")[-2:])
+
+
 def caption_states_key(name: str) -> str:
     """Return the key of the unit that encodes the range `name` of the distinct captions."""
     return f"{stage_of(CAPTIONS)}/{name}"

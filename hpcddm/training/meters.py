@@ -2,41 +2,20 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from hpcddm.runs.training_states import LoopProgress
 
 PROCESS_STATUS = Path("/proc/self/status")
 
 
 @dataclass
-class TrainingProgress:
-    """Progress of a training, stored with every state."""
-
-    images: int = 0
-    loss_sums: list[float] = field(default_factory=list)
-    """Sum of losses since the last log per rank; a resumed training continues these sums."""
-    loss_images: int = 0
-    """Images of each rank since the last log."""
-    skipped: int = 0
-    """Number of steps skipped because a gradient was not finite."""
-    skipped_in_a_row: int = 0
-    """Number of skipped steps since the last one that was applied."""
-    first_loss: float | None = None
-    """Median loss of the first step, of this rank's images; the first one that is finite."""
-    last_loss: float | None = None
-    """Median loss of the last step before a state was saved."""
-    snapshots: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Images and SHA-256 of every snapshot taken, by its number; complete on rank 0 only."""
-    scaler: dict[str, float] = field(default_factory=dict)
-    """State of the fp16 loss scaler; empty in other precisions."""
-    curve: list[tuple[int, float]] = field(default_factory=list)
-    """Mean losses as (images seen, loss), one for each log."""
-    resources: list[tuple[int, int, int, int]] = field(default_factory=list)
-    """Resources as (images seen, ranks, stage of ZeRO, micro batches): at the start, and at each change."""
+class TrainingProgress(LoopProgress):
+    """Progress of a training, and what it notes of the resources."""
 
     def note_resources(self, world_size: int, zero_stage: int, micro_batches: int) -> None:
         """Record the resources of this attempt if they differ from the previous ones.

@@ -102,5 +102,8 @@ WRONG = [5, [], {"model": []}, {"data": None}, {"data": {"channels": "x"}}, {"im
 @pytest.mark.parametrize("description", WRONG)
 def test_a_file_that_describes_itself_by_other_types_is_one_line(tmp_path, description):
     save_file({"a": np.zeros(1)}, tmp_path / "a.safetensors", {"hpcddm": json.dumps(description)})
-    with pytest.raises(UserError, match=r"a.safetensors: no weights to start from \("):
-        initial_weights.read_header(tmp_path / "a.safetensors")
+    with (
+        initial_weights.open_weights(tmp_path / "a.safetensors") as file,
+        pytest.raises(UserError, match=r"a.safetensors: no weights to start from \("),
+    ):
+        initial_weights.read_description(file)

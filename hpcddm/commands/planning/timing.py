@@ -7,7 +7,7 @@ from hpcddm.commands.planning.benchmark import Benchmark, describe_machine
 from hpcddm.commands.planning.costs import UnitCosts
 from hpcddm.config.site import Resources
 from hpcddm.errors import UserError
-from hpcddm.jobs.attempt_records import AttemptRecord, as_number, read_records
+from hpcddm.jobs.attempt_records import AttemptRecord, read_records
 from hpcddm.jobs.devices import visible_gpus
 from hpcddm.pipeline.unit_graph import is_collective
 from hpcddm.runs.heartbeat import Heartbeat
@@ -72,7 +72,7 @@ class TimeEstimator:
             candidates = [(*attempt, unit) for unit in group for attempt in self._attempts(unit)]
             if candidates:
                 beat, record, measured = max(candidates, key=lambda candidate: candidate[0].time)
-                ranks_then = as_number(record.owner, "ranks") or ranks
+                ranks_then = record.owner.get("ranks") or ranks
                 seconds = beat.total / beat.rate * self._weight(key) / self._weight(measured) * ranks_then / ranks
                 detail = f"{measured} attempt {record.number}: {beat.rate:.3g} images/s on {ranks_then:g} ranks"
                 return seconds, RECORDED, f"{detail}, {beat.host}"

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 
 from hpcddm.errors import ConfigError
 from hpcddm.errors.next_step import command
+from hpcddm.jobs.resource_requests import parse_minutes
 from hpcddm.launch.checks.gpu_requests import all_resource_keys
-from hpcddm.launch.slurm.slurm_cluster import UNLIMITED
-from hpcddm.launch.slurm.slurm_cluster import parse_time_limit as in_minutes
 from hpcddm.loading.run_defaults import flow_text
 from hpcddm.pipeline.stage import GpuUse
 from hpcddm.pipeline.unit_graph import usable_gpus
@@ -199,7 +198,7 @@ class SiteDraft:
     def _set_shapes(self) -> None:
         """Draft the stages' resources: whole nodes for a training, else one rank with its share of a usual node."""
         node = self._node
-        limit = in_minutes(self._partition.get("MaxTime", ""))
+        limit = parse_minutes(self._partition.get("MaxTime", ""))
         time = f"MaxTime={self._partition.get('MaxTime', '?')}"
         ranks = 1 if node.is_sliced else max(1, node.gpus)
         cpus = max(1, node.cpus // ranks) if node.gpus else min(4, node.cpus)
@@ -207,7 +206,7 @@ class SiteDraft:
         share = max(1, whole // ranks if node.gpus else whole * cpus // node.cpus)
         self._lines.append(f"# {time}; the commonest node has {node.cpus} CPUs, {node.memory_gb} GB, {node.gpus} GPUs.")
         values = {"nodes": 1, "ranks_per_node": 1, "cpus_per_rank": cpus, "gpus_per_node": min(1, node.gpus)}
-        values |= {"memory_gb": share, "minutes": DAY if limit == UNLIMITED else limit}
+        values |= {"memory_gb": share, "minutes": limit or DAY}
         self._lines.append(f"resources: {flow_text(values)}")
         numbers = [self._partition.get(key, "") for key in ("MaxNodes", "TotalNodes")]
         most_nodes = min((int(number) for number in numbers if number.isdecimal()), default=1)

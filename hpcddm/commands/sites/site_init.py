@@ -14,14 +14,8 @@ from hpcddm.errors import UserError
 from hpcddm.errors.next_step import command
 from hpcddm.files import atomic
 from hpcddm.launch.load_site import load_site
-from hpcddm.launch.slurm.client import (
-    SlurmUnavailable,
-    call_slurm,
-    error_text,
-    query_slurm,
-    unavailable_reason,
-    user_name,
-)
+from hpcddm.launch.slurm.client import SlurmUnavailable, call_slurm, error_text, query_slurm, unavailable_reason
+from hpcddm.runs.group_permissions import current_user
 
 SCRIPT = "#!/bin/bash\ntrue\n"
 
@@ -57,7 +51,7 @@ def site_init(name: str | None, partition: str | None, output: Path | None) -> N
 def _query_all(partition: str | None) -> SlurmOutputs:
     config = query_slurm("scontrol", "show", "config")
     cluster = next((line.split("=")[1].strip() for line in config.splitlines() if line.startswith("ClusterName")), "")
-    user = user_name()
+    user = current_user()
     associations = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={user}", f"cluster={cluster}")
     return SlurmOutputs(
         config=config,

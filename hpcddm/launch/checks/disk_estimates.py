@@ -9,6 +9,7 @@ from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.paths import make_absolute
 from hpcddm.config.site import Site
+from hpcddm.files.atomic import free_bytes, nearest_existing
 from hpcddm.launch.checks import quotas
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.pipeline.unit_graph import PlannedUnit, kind_of
@@ -101,12 +102,9 @@ def free_space(folder: Path) -> tuple[int, int | None]:
 
     Both the disk and the user's quota, where one is known, limit them.
     """
-    folder = folder.resolve()
-    while not folder.exists():
-        folder = folder.parent
-    statistics = os.statvfs(folder)
+    folder = nearest_existing(folder.resolve())
+    statistics, disk = os.statvfs(folder), free_bytes(folder)
     inodes = statistics.f_favail if statistics.f_files else None
-    disk = statistics.f_bavail * statistics.f_frsize
     quota_bytes, quota_files = quotas.remaining_quota(folder)
     files = [count for count in (inodes, quota_files) if count is not None]
     return disk if quota_bytes is None else min(disk, quota_bytes), min(files, default=None)

@@ -11,7 +11,8 @@ from hpcddm.jobs.outcome import COMES_BACK
 from hpcddm.launch.base import Launcher, create_launcher, site_from_journal
 from hpcddm.runs import manifest
 from hpcddm.runs.journal import Submission, select_current
-from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.run_dir import RunDir, run_in_home
+from hpcddm.runs.unit_keys import key_in_run
 
 
 def check_other_schedulers(
@@ -60,7 +61,7 @@ def _check_queued(submissions: list[Submission], home: RunDir, names: Collection
 
 def _is_over(name: str, submission: Submission, home: RunDir) -> bool:
     """Tell by the files if no job of this submission will work at the unit again."""
-    run, key = _place(name, home)
+    run, key = run_in_home(home, name), key_in_run(name)
     if name in submission.cancelled or manifest.read_if_usable(run.unit(key)):
         return True
     attempts = [attempt for attempt in read_records(run.logs(key)) if attempt.token == submission.uuid]
@@ -70,17 +71,10 @@ def _is_over(name: str, submission: Submission, home: RunDir) -> bool:
 def _check_local(submissions: list[Submission], home: RunDir, names: Collection[str]) -> None:
     """Refuse units that run without a queue, here or on another machine, by their heartbeats."""
     for name in (name for submission in submissions for name in submission.units if name in names):
-        run, key = _place(name, home)
-        work = read_activity(run, key)
+        work = read_activity(run_in_home(home, name), key_in_run(name))
         beat = work.last.beat if work.last else None
         if work.is_running and work.last and beat and work.last.token is None:
             raise UserError(
                 f"{home.root}: {name} runs without a queue on {beat.host}, its last sign of life is"
                 f" {time.time() - beat.time:.0f} s old; wait for it, or stop it there with Ctrl-C"
             )
-
-
-def _place(name: str, home: RunDir) -> tuple[RunDir, str]:
-    """Return run and key of a unit that the home's journal names."""
-    *folders, stage, unit = name.split("/")
-    return RunDir(home.root.joinpath(*folders)), f"{stage}/{unit}"

@@ -37,7 +37,8 @@ def preflight(experiment: Experiment, site: Site, run: RunDir, units: list[Plann
     for unit in units:
         check_state(unit, run)
         check_snapshots(experiment, unit, run)
-    check_free_space(experiment, site, run, units)
+    counts = disk_estimates.image_counts(experiment, run)
+    check_disk_space(disk_estimates.still_needed(units, experiment, site, run, counts), run)
     warn_of_node_local(site, run)
 
 
@@ -145,16 +146,6 @@ def _continuable_states(unit: PlannedUnit, run: RunDir) -> list[tuple[Path, dict
     # Of a training with other settings or inputs nothing is continued.
     most_images = unit.fingerprint_settings.get(LENGTH)
     return training_states.list_states(folder, unit.expected(present).trajectory, most_images)
-
-
-def check_free_space(experiment: Experiment, site: Site, run: RunDir, units: list[PlannedUnit]) -> None:
-    """Refuse a file system without room for what these units write.
-
-    Raises `UserError` with what is needed and what is free.
-    """
-    check_disk_space(
-        disk_estimates.still_needed(units, experiment, site, run, disk_estimates.image_counts(experiment, run)), run
-    )
 
 
 def check_disk_space(needed: DiskSpace, run: RunDir) -> None:

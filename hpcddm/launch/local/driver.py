@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 from hpcddm.config.site import Resources
 from hpcddm.jobs.activity import read_activity
@@ -118,10 +119,8 @@ class EmbeddedDriver:
         self.progress.say("interrupted; the running units save and leave (Ctrl-C again ends them at once)")
         self.launcher.cancel(*self.running)
         deadline = time.time() + SAVING_SECONDS
-        try:
+        with suppress(KeyboardInterrupt):
             while time.time() < deadline and any(map(self.launcher.is_running, self.running)):
                 time.sleep(POLL_SECONDS)
-        except KeyboardInterrupt:
-            pass
         for job in self.running:
             self.launcher.kill(job)

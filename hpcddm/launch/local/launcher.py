@@ -4,6 +4,7 @@ import os
 import shlex
 import signal
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 from hpcddm.config import variant_files
@@ -21,6 +22,7 @@ from hpcddm.runs import state_seals
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Submission
 from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_keys import key_in_run
 
 NO_LIMIT_MINUTES = 60 * 24 * 365
 ENTRY = "hpcddm.jobs.entry"
@@ -80,7 +82,7 @@ class LocalLauncher(DirectLauncher):
     def check(self, arrays: list[ArraySpec]) -> None:
         """Raise `UserError` if a unit needs more GPUs than this machine has; with fewer cores it only takes longer."""
         for array in arrays:
-            self.gpus.needed(_key(array), array.resources)
+            self.gpus.needed(key_in_run(array.keys[0]), array.resources)
 
     def submit(self, array: ArraySpec, token: str, script: str) -> JobId:
         """Start one unit, all its ranks on this machine."""
@@ -89,7 +91,7 @@ class LocalLauncher(DirectLauncher):
         guarded_writes.make_folder(self.run.jobs)
         gpus = None
         if self.gpus.device_ids is not None:
-            needed = self.gpus.needed(_key(array), array.resources)
+            needed = self.gpus.needed(key_in_run(array.keys[0]), array.resources)
             gpus = self.gpus.free(filter(self.is_running, self._jobs))[:needed]
         process = self.start_ranks([ENTRY, str(spec.resolve())], array.resources, gpus)
         self.gpus.hold(process, gpus or [])
@@ -130,7 +132,8 @@ class LocalLauncher(DirectLauncher):
     def signal_stop(self, *jobs: JobId) -> None:
         """Signal units to save and exit."""
         for job in jobs:
-            self._signal(job, signal.SIGTERM)
+            with suppress(ProcessLookupError):
+                os.kill(int(job), signal.SIGTERM)
 
     def cancel(self, *jobs: JobId) -> None:
         """Signal units to save and exit, without killing them."""
@@ -138,21 +141,8 @@ class LocalLauncher(DirectLauncher):
 
     def kill(self, job: str) -> None:
         """Kill all processes of a unit."""
-        self._signal(job, signal.SIGKILL)
-
-    def _signal(self, job: str, number: signal.Signals) -> None:
-        try:
-            if number is signal.SIGKILL:
-                os.killpg(int(job), number)
-            else:
-                os.kill(int(job), number)
-        except ProcessLookupError:
-            pass
-
-
-def _key(array: ArraySpec) -> str:
-    """Return the key of an array's first unit, without the setting's folder in a sweep."""
-    return "/".join(array.keys[0].split("/")[-2:])
+        with suppress(ProcessLookupError):
+            os.killpg(int(job), signal.SIGKILL)
 
 
 def create(site: Site, run: RunDir) -> DirectLauncher:

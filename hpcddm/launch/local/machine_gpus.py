@@ -5,13 +5,13 @@ import shutil
 import subprocess
 from collections.abc import Iterable
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.pipeline.stage import GpuUse
 from hpcddm.pipeline.unit_graph import usable_gpus
+from hpcddm.runs.provenance import package_version
 
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 DEVICE_FILES = Path("/dev")
@@ -78,19 +78,12 @@ class GpuPool:
 
 def visible_gpus() -> list[str]:
     """List the GPUs from CUDA_VISIBLE_DEVICES, or else from the driver; empty for a torch without CUDA."""
-    if _is_built_for_cpus():
+    if (package_version("torch") or "").endswith("+cpu"):
         return []
     if VISIBLE_VARIABLE in os.environ:
         entries = os.environ[VISIBLE_VARIABLE].split(",")
         return [word.strip() for word in entries if word.strip() not in ("", "-1", "NoDevFiles")]
     return [str(number) for number in range(_count())]
-
-
-def _is_built_for_cpus() -> bool:
-    try:
-        return version("torch").endswith("+cpu")
-    except PackageNotFoundError:
-        return False
 
 
 def _count() -> int:

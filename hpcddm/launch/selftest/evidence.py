@@ -9,7 +9,7 @@ from typing import Any
 
 from hpcddm.config.site import Resources, Site
 from hpcddm.files import checked_reads
-from hpcddm.launch.selftest.check_results import CheckResult, CheckVerdict
+from hpcddm.launch.selftest.check_results import CheckResult, fail, not_run
 
 MINUTES = 5
 """Time limit of the trial jobs in minutes; they take seconds, and short jobs start earlier."""
@@ -138,40 +138,35 @@ class Evidence:
         """Return the last start of an element; None if it never started."""
         return next(reversed(self.starts(part, element)), None)
 
-    def missing_result(self, check: str, part: str, element: int, step: str) -> CheckResult:
+    def missing_result(self, part: str, element: int, step: str) -> CheckResult:
         """Return the row of a check whose result is missing, with the reason.
 
         Args:
-            check: Name of the check.
             part: The trial job, a `TrialJob`.
             element: Index of the element.
             step: Name of the step that should have written the result.
         """
         if part not in self.submitted and self.site.scheduler == "slurm":
-            return CheckResult(check, CheckVerdict.NOT_RUN, None, "not submitted", "see submit")
+            return not_run("not submitted", "see submit")
         start = self.last(part, element)
         if start is None:
-            return self._never_started(check, part, element)
+            return self._never_started(part, element)
         if start.text("setup.done") is None and part not in self.waiting:
-            return CheckResult(check, CheckVerdict.NOT_RUN, None, "the setup lines ended the job", "see environment")
+            return not_run("the setup lines ended the job", "see environment")
         if start.text(f"{step}.exit") is None and part in self.waiting:
             advice = f"look at {self.folder}, then try with a longer --timeout"
-            return CheckResult(check, CheckVerdict.FAIL, None, f"no answer in time: {self.waiting[part]}", advice)
+            return fail(None, f"no answer in time: {self.waiting[part]}", advice)
         code, message = start.text(f"{step}.exit") or "nothing", last_line(start.text(f"{step}.out"))
         finding = f"ended with {code} and without an answer" + (f": {message}" if message else "")
-        return CheckResult(check, CheckVerdict.FAIL, None, finding, f"look at {start.folder}/{step}.out")
+        return fail(None, finding, f"look at {start.folder}/{step}.out")
 
-    def _never_started(self, check: str, part: str, element: int) -> CheckResult:
+    def _never_started(self, part: str, element: int) -> CheckResult:
         if part in self.waiting:
-            return CheckResult(
-                check, CheckVerdict.NOT_RUN, None, self.waiting[part], "try again with a longer --timeout"
-            )
+            return not_run(self.waiting[part], "try again with a longer --timeout")
         of_cluster = f" of cluster {self.cluster}" if self.cluster else ""
         advice = f"do the compute nodes{of_cluster} see {self.folder}? choose another --folder, on a shared file system"
         message = last_line(self.output(part, element))
-        return CheckResult(
-            check, CheckVerdict.FAIL, None, message or "left the queue without a trace in the folder", advice
-        )
+        return fail(None, message or "left the queue without a trace in the folder", advice)
 
     def output(self, part: str, element: int) -> str | None:
         """Read the output of an element's batch script; None without output."""

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from hpcddm.config.site import Resources, Site
 from hpcddm.launch.selftest.check_results import CheckResult, CheckVerdict
 from hpcddm.launch.selftest.evidence import checked_stage
-from hpcddm.launch.slurm.client import SlurmUnavailable, call_slurm, cluster_flag, error_text, query_slurm, user_name
-from hpcddm.launch.slurm.slurm_cluster import SlurmCluster, SlurmPartition
+from hpcddm.launch.slurm.client import SlurmUnavailable, call_slurm, cluster_flag, error_text, query_slurm
+from hpcddm.launch.slurm.slurm_cluster import SlurmCluster, site_key
+from hpcddm.runs.group_permissions import current_user
 
 Shapes = dict[str, Resources]
 """Resources of the stages of a site, by the name of a stage."""
 
-ASSOCIATIONS = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={user_name()}")
+ASSOCIATIONS = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={current_user()}")
 ERROR_PATTERNS = (
     ("partition", r"partition name|invalid partition|no partition specified|not permitted to use this partition"),
     ("qos", r"\bqos specification|invalid ?qos"),
@@ -52,18 +53,18 @@ def shapes(site: Site, cluster: str | None = None) -> Shapes:
 
 def refusals(site: Site, text_of: Callable[[Resources], str], cluster: str | None = None) -> list[CheckResult]:
     """List what sbatch would refuse, one row for all stages with the same refusal; none where it accepts all."""
-    partitions = _partitions(cluster)
+    known = SlurmCluster(cluster)
     refused: dict[tuple[str, str], list[str]] = {}
     started = time.time()
     for stage, resources in shapes(site, cluster).items():
-        refusal = _try(text_of(resources), cluster) or _too_long(resources, partitions)
+        refusal = _try(text_of(resources), cluster) or _never_starts(resources, known)
         if refusal:
             refused.setdefault((refusal, advice(site, stage, refusal)), []).append(stage)
     seconds = time.time() - started
     rows = []
     for (refusal, remedy), stages in refused.items():
         names = ", ".join(stage or "all others" for stage in stages)
-        rows.append(CheckResult("submit", CheckVerdict.FAIL, seconds, f"{refusal} ({names})", remedy))
+        rows.append(CheckResult(CheckVerdict.FAIL, seconds, f"{refusal} ({names})", remedy, "submit"))
     return rows
 
 
@@ -75,7 +76,7 @@ def is_refused(rows: list[CheckResult], stage: str) -> bool:
 def accepted_result(site: Site, seconds: float, cluster: str | None = None) -> CheckResult:
     """Return the row of a site where sbatch accepts every shape."""
     names = ", ".join(name or "all others" for name in shapes(site, cluster))
-    return CheckResult("submit", CheckVerdict.OK, seconds, f"sbatch accepts the shapes of: {names}")
+    return CheckResult(CheckVerdict.OK, seconds, f"sbatch accepts the shapes of: {names}", check="submit")
 
 
 def advice(site: Site, stage: str, against: str) -> str:
@@ -83,18 +84,8 @@ def advice(site: Site, stage: str, against: str) -> str:
     key = next((key for key, pattern in ERROR_PATTERNS if re.search(pattern, against, re.IGNORECASE)), None)
     if key is None:
         return "look at partition, account, qos, resources, extra_sbatch"
-    place = "gpus_per_node, gpu_type or gpus_flag" if key == "gpus" else key_of(site, stage, key)
+    place = "gpus_per_node, gpu_type or gpus_flag" if key == "gpus" else site_key(site, stage, key)
     return f"set {place}{_valid(key)}"
-
-
-def key_of(site: Site, stage: str, key: str) -> str:
-    """Return the full key from which a stage takes a value, or under which it is to be set."""
-    for place in (stage, stage.partition("/")[0]):
-        if key in site.stages.get(place, {}):
-            return f"stages.{place}.{key}"
-    if key in Site.model_fields and getattr(site.resources, key, None) is None:
-        return key
-    return f"resources.{key}"
 
 
 def _valid(key: str) -> str:
@@ -123,22 +114,10 @@ def sbatch_error(completed: subprocess.CompletedProcess[str]) -> str:
     return message or "sbatch failed without a word"
 
 
-def _too_long(resources: Resources, partitions: dict[str, SlurmPartition]) -> str:
-    """Return a complaint about a time above the limit of the partition, else ''.
-
-    Where EnforcePartLimits is off, sbatch accepts such a job, and it waits for ever.
-    """
-    default = next((partition.name for partition in partitions.values() if partition.is_default), "")
-    requested = [partitions[name] for name in (resources.partition or default).split(",") if name in partitions]
-    longest = max(requested, key=lambda partition: partition.max_minutes, default=None)
-    # A QOS may lift the limit of the partition; then sbatch knows better.
-    if longest is None or resources.qos or resources.minutes <= longest.max_minutes:
-        return ""
-    return f"{resources.minutes} minutes are above the time limit of {longest.name}, {longest.max_minutes}"
-
-
-def _partitions(cluster: str | None) -> dict[str, SlurmPartition]:
+def _never_starts(resources: Resources, cluster: SlurmCluster) -> str:
+    """Return a complaint about resources that sbatch accepts and Slurm never starts, else ''."""
     try:
-        return SlurmCluster(cluster).partitions
+        fault = cluster.find_fault(resources)
     except SlurmUnavailable:
-        return {}
+        return ""
+    return fault[1] if fault else ""

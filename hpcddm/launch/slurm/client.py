@@ -1,7 +1,6 @@
 """Calls of Slurm's commands with a clean environment and a time limit."""
 
 import os
-import pwd
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -89,11 +88,3 @@ def unavailable_reason(cluster: str | None = None) -> str | None:
     except SlurmUnavailable as error:
         return str(error)
     return None
-
-
-def user_name() -> str:
-    """Return the name of this user, or the user id if the user has no name, as in some containers."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())

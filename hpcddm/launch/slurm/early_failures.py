@@ -13,7 +13,8 @@ from hpcddm.launch.array_items import ArrayItem
 from hpcddm.launch.slurm.client import SlurmUnavailable, cluster_flag, query_slurm
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import NODE_LOSS_SECONDS, Journal, Submission
-from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.run_dir import RunDir, run_in_home
+from hpcddm.runs.unit_keys import key_in_run, stage_of
 
 EARLY_SECONDS = 60
 """Maximum duration of an early failure in seconds; jobs that failed later had started Python."""
@@ -94,16 +95,14 @@ def is_node_fault(early: EarlyFailure, unit: str, submissions: list[Submission],
     if early.is_before_the_script or not nfs_reads.exists(home.jobs / f"{early.job}.out"):
         return True
     lost = next(submission for submission in reversed(submissions) if unit in submission.units)
-    place, stage = (lost.site, lost.cluster), _stage_of(unit)
+    place, stage = (lost.site, lost.cluster), stage_of(key_in_run(unit))
     since = submissions[submissions.index(lost) :]
     peers = {submission.uuid: submission for submission in since if (submission.site, submission.cluster) == place}
     units = dict.fromkeys(
-        name for submission in peers.values() for name in submission.units if _stage_of(name) == stage
+        name for submission in peers.values() for name in submission.units if stage_of(key_in_run(name)) == stage
     )
     for name in units:
-        *folder, _, _ = name.split("/")
-        logs = RunDir(home.root.joinpath(*folder)).logs("/".join(name.split("/")[-2:]))
-        for record in read_records(logs):
+        for record in read_records(run_in_home(home, name).logs(key_in_run(name))):
             node = first_node(str(record.owner.get("node_list", "")))
             if record.token in peers and node and node != early.node:
                 return True
@@ -140,11 +139,6 @@ def blame_nodes(items: Sequence[ArrayItem], home: RunDir, most: int) -> list[str
                 journal.record_node_loss(record.token, unit, node)
                 lines[node] = f"{unit}: {node} ended attempt {record.number} ({record.reason}). {remark}"
     return list(lines.values())
-
-
-def _stage_of(unit: str) -> str:
-    """Return the stage of a unit's name in the journal; in a sweep the name starts with the setting."""
-    return unit.rpartition("/")[0].rpartition("/")[2]
 
 
 def first_node(nodes: str) -> str:

@@ -28,12 +28,13 @@ from hpcddm.launch.slurm.client import SlurmUnavailable, call_slurm, cluster_fla
 from hpcddm.launch.slurm.queue_jobs import jobs_in_queue
 from hpcddm.launch.slurm.sbatch import FULL, TRANSIENT, Sbatch
 from hpcddm.launch.slurm.shared_folder import check_all_clusters
-from hpcddm.launch.slurm.slurm_cluster import UNLIMITED, SlurmCluster
+from hpcddm.launch.slurm.slurm_cluster import SlurmCluster, site_key
 from hpcddm.runs import contracts, state_seals
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal, Submission, job_name, select_current
 from hpcddm.runs.links import refusal_reason
 from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_keys import key_in_run
 
 TEMPLATE = "slurm/job.sbatch.j2"
 IGNORED_ERRORS = re.compile("already complet|Invalid job id|Job/step already|is pending")
@@ -83,26 +84,10 @@ class SlurmLauncher(QueueLauncher):
 
     def _check_partition(self, array: ArraySpec) -> None:
         """Refuse resources that Slurm would accept but never start."""
-        resources, cluster = array.resources, self._cluster(array.resources.cluster)
-        partitions, names = cluster.partitions, cluster.partitions_of(resources.partition)
-        for name in names:
-            if name not in partitions:
-                raise self._refusal(array, "partition", f"invalid partition {name}, there are {', '.join(partitions)}")
-        chosen = [partitions[name] for name in names]
-        longest = max((partition.max_minutes for partition in chosen), default=UNLIMITED)
-        most = max((partition.max_nodes for partition in chosen), default=UNLIMITED)
-        if resources.minutes > longest and not resources.qos:
-            # A QOS may override the partition's limits; then only sbatch can tell.
-            text = f"{resources.minutes} minutes, partition {names[0]} allows {longest}"
-            raise self._refusal(array, "minutes", text)
-        if resources.nodes > most and not resources.qos:
-            raise self._refusal(array, "nodes", f"{resources.nodes} nodes, partition {names[0]} allows {most}")
-
-    def _refusal(self, array: ArraySpec, field: str, reason: str) -> UserError:
-        key = _site_key(self.site, "/".join(array.keys[0].split("/")[-2:]), field)
-        return UserError(
-            f"site {self.site.name}: sbatch would refuse {array.name}: {reason}; change the site key {key}"
-        )
+        if fault := self._cluster(array.resources.cluster).find_fault(array.resources):
+            key = site_key(self.site, key_in_run(array.keys[0]), fault[0])
+            refusal = f"sbatch would refuse {array.name}: {fault[1]}; change the site key {key}"
+            raise UserError(f"site {self.site.name}: {refusal}")
 
     def limits(self, num_jobs: int, cluster: str | None = None) -> Limits:
         """Return the limits of a cluster, or Slurm's defaults if it does not answer, as in a dry run elsewhere."""
@@ -285,16 +270,6 @@ def _scancel(jobs: tuple[JobId, ...], *flags: str) -> None:
         refusals = [line for line in process.stderr.splitlines() if not IGNORED_ERRORS.search(line)]
         if process.returncode != 0 and refusals:
             raise UserError(f"scancel: {' '.join(refusals)}")
-
-
-def _site_key(site: Site, unit: str, field: str) -> str:
-    """Return the site key that sets one of a unit's resources."""
-    for place in (unit, unit.split("/")[0]):
-        if field in site.stages.get(place, {}):
-            return f"stages.{place}.{field}"
-    if field in Site.model_fields and getattr(site.resources, field) is None:
-        return field
-    return f"resources.{field}"
 
 
 def create(site: Site, run: RunDir) -> QueueLauncher:

@@ -6,18 +6,16 @@ import time
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from hpcddm.errors import UserError
 from hpcddm.errors.printing import echo
 from hpcddm.files import atomic, checked_reads
-from hpcddm.files.checked_reads import Unreadable
 from hpcddm.files.nfs_reads import exists
 from hpcddm.launch.slurm.client import SlurmUnavailable, call_slurm, cluster_flag, error_text, query_slurm
 from hpcddm.runs.run_dir import RunDir
 
-TOKEN_FILE = "folder.token"
+TOKEN_FILE, JOB_NAME = "folder.token", "hpcddm-folder"
 PROOF_SECONDS = 30
 """Maximum seconds that `submit` waits for the jobs; a full queue does not cause a refusal."""
 LATE_ANSWER_SECONDS = 15
@@ -25,23 +23,6 @@ LATE_ANSWER_SECONDS = 15
 POLL_SECONDS = 1.0
 DROPPED_FLAGS = ("array", "output", "open-mode", "signal", "mail", "requeue")
 """Flags of a unit's batch script that the folder job must not use."""
-
-
-@dataclass(frozen=True)
-class FolderJob:
-    """Job on one cluster that reads the token and writes it back."""
-
-    cluster: str
-    name: str
-
-    def queue_state(self) -> str:
-        """Return state and reason of the job in the queue; '' if it has left the queue."""
-        try:
-            return query_slurm(
-                "squeue", *cluster_flag(self.cluster), "--all", "-h", f"--name={self.name}", "--format=%T, %r"
-            ).strip()
-        except SlurmUnavailable as error:
-            return f"unknown, {error}"
 
 
 def check_all_clusters(run: RunDir, scripts: Mapping[str, str]) -> None:
@@ -56,25 +37,37 @@ def check_all_clusters(run: RunDir, scripts: Mapping[str, str]) -> None:
     """
     token = _token(run)
     missing = {cluster: text for cluster, text in scripts.items() if not _is_proven(run, cluster, token)}
-    sent: list[FolderJob] = []
+    sent: list[str] = []
     try:
         for cluster, text in missing.items():
-            sent.append(_send(run, cluster, text, token))
+            _send(run, cluster, text, token)
+            sent.append(cluster)
         deadline = time.monotonic() + PROOF_SECONDS
-        for messenger in sent:
-            _wait_for(messenger, run, token, deadline)
+        for cluster in sent:
+            _wait_for(cluster, run, token, deadline)
     finally:
-        for messenger in sent:
-            call_slurm("scancel", *cluster_flag(messenger.cluster), f"--name={messenger.name}")
+        for cluster in sent:
+            call_slurm("scancel", *cluster_flag(cluster), _name_flag(token))
+
+
+def _name_flag(token: str) -> str:
+    """Return the option with which squeue and scancel find the jobs of a token."""
+    return f"--name={JOB_NAME}-{token}"
+
+
+def _queue_state(cluster: str, token: str) -> str:
+    """Return state and reason of a cluster's job in the queue; '' if it has left the queue."""
+    try:
+        state = query_slurm("squeue", *cluster_flag(cluster), "--all", "-h", _name_flag(token), "--format=%T, %r")
+    except SlurmUnavailable as error:
+        return f"unknown, {error}"
+    return state.strip()
 
 
 def _token(run: RunDir) -> str:
     """Return the token in the folder; its file names the folder, so a copy of the file proves nothing."""
     path, place = run.jobs / TOKEN_FILE, str(run.root.resolve())
-    try:
-        stored = checked_reads.read_mapping(path) or {}
-    except Unreadable:
-        stored = {}
+    stored = checked_reads.usable(checked_reads.read_mapping, path) or {}
     if stored.get("folder") != place or not isinstance(stored.get("token"), str):
         stored = {"folder": place, "token": uuid.uuid4().hex[:12]}
         atomic.write_json(path, stored)
@@ -93,9 +86,8 @@ def _is_proven(run: RunDir, cluster: str, token: str) -> bool:
     return False
 
 
-def _send(run: RunDir, cluster: str, text: str, token: str) -> FolderJob:
+def _send(run: RunDir, cluster: str, text: str, token: str) -> None:
     """Submit the job that returns the token from one cluster."""
-    messenger = FolderJob(cluster, f"hpcddm-folder-{token}")
     folder, proof_name = shlex.quote(str(run.jobs.resolve())), shlex.quote(_answer(run, cluster).name)
     lines = [line for line in text.splitlines() if line.startswith("#SBATCH --")]
     kept = [line for line in lines if not line.removeprefix("#SBATCH --").startswith(DROPPED_FLAGS)]
@@ -103,31 +95,30 @@ def _send(run: RunDir, cluster: str, text: str, token: str) -> FolderJob:
     flags = ("--nodes=1", "--ntasks=1", "--ntasks-per-node=1", "--time=1", "--output=/dev/null", "--no-requeue")
     script = "\n".join(["#!/bin/bash", *kept, body, ""])
     try:
-        process = call_slurm("sbatch", *cluster_flag(cluster), *flags, f"--job-name={messenger.name}", script=script)
+        process = call_slurm("sbatch", *cluster_flag(cluster), *flags, f"--job-name={JOB_NAME}-{token}", script=script)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UserError(f"cluster {cluster}: sbatch gave no answer ({error}); try again later") from None
     if process.returncode != 0:
         raise UserError(f"cluster {cluster}: sbatch refused a job that looks for {run.root}: {error_text(process)}")
-    return messenger
 
 
-def _wait_for(messenger: FolderJob, run: RunDir, token: str, deadline: float) -> None:
+def _wait_for(cluster: str, run: RunDir, token: str, deadline: float) -> None:
     """Wait for the token; raises `UserError` if the job ended without returning it."""
     gone_since = None
-    while not _is_proven(run, messenger.cluster, token):
+    while not _is_proven(run, cluster, token):
         now = time.monotonic()
-        place = messenger.queue_state()
+        place = _queue_state(cluster, token)
         if not place:
             gone_since = gone_since or now
         elif now > deadline or "Held" in place:
             echo(
-                f"note: nobody could try yet whether cluster {messenger.cluster} sees {run.root} ({place});"
+                f"note: nobody could try yet whether cluster {cluster} sees {run.root} ({place});"
                 " 'hpcddm selftest' of this site looks with more patience"
             )
             return
         if gone_since is not None and now - gone_since > LATE_ANSWER_SECONDS:
             raise UserError(
-                f"cluster {messenger.cluster} cannot read or write {run.root} as this node can: a job there did not"
+                f"cluster {cluster} cannot read or write {run.root} as this node can: a job there did not"
                 " return the token in the folder jobs/; put the run on a file system that all clusters of the site"
                 " share"
             )

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hpcddm.config.site import Resources, Site
+from hpcddm.jobs.resource_requests import parse_minutes
 from hpcddm.launch.base import DEFAULT_MAX_ARRAY, Limits
-from hpcddm.launch.slurm.client import SlurmUnavailable, cluster_flag, query_slurm, user_name
+from hpcddm.launch.slurm.client import SlurmUnavailable, cluster_flag, query_slurm
+from hpcddm.runs.group_permissions import current_user
 
 UNLIMITED = 2**31
 
@@ -61,6 +63,31 @@ class SlurmCluster:
             else [partition.name for partition in self.partitions.values() if partition.is_default]
         )
 
+    def find_fault(self, resources: Resources) -> tuple[str, str] | None:
+        """Find what Slurm may accept but never start.
+
+        Where EnforcePartLimits is off, sbatch accepts jobs above the limits of a partition, and they wait for ever.
+
+        Returns:
+            The key of the resources, and the reason; None for all other resources.
+        """
+        names = self.partitions_of(resources.partition)
+        for name in names:
+            if name not in self.partitions:
+                return "partition", f"invalid partition {name}, there are {', '.join(self.partitions)}"
+        # A QOS may lift the limits of a partition; then only sbatch can tell.
+        if resources.qos or not names:
+            return None
+        chosen = [self.partitions[name] for name in names]
+        longest = max(chosen, key=lambda partition: partition.max_minutes)
+        largest = max(chosen, key=lambda partition: partition.max_nodes)
+        if resources.minutes > longest.max_minutes:
+            limit = f"the time limit of {longest.name}, {longest.max_minutes}"
+            return "minutes", f"{resources.minutes} minutes are above {limit}"
+        if resources.nodes > largest.max_nodes:
+            return "nodes", f"{resources.nodes} nodes, partition {largest.name} allows {largest.max_nodes}"
+        return None
+
     def spare_nodes(self, resources: Resources) -> int:
         """Count the nodes that a job could additionally exclude in its smallest partition."""
         names = self.partitions_of(resources.partition)
@@ -86,7 +113,7 @@ class SlurmCluster:
         if not re.search("limits|safe", self.config.get("AccountingStorageEnforce", "none")):
             return ""
         try:
-            return query_slurm("scontrol", *self._on, "show", "assoc_mgr", f"users={user_name()}", "flags=assoc")
+            return query_slurm("scontrol", *self._on, "show", "assoc_mgr", f"users={current_user()}", "flags=assoc")
         except SlurmUnavailable:
             return ""
 
@@ -138,17 +165,18 @@ def submit_limit(text: str, site: Site) -> int | None:
 def _partition(line: str) -> SlurmPartition:
     values = dict(word.partition("=")[::2] for word in line.split())
     most, total = (_number(values.get(key), UNLIMITED) for key in ("MaxNodes", "TotalNodes"))
-    longest = parse_time_limit(values.get("MaxTime", ""))
+    longest = parse_minutes(values.get("MaxTime", "")) or UNLIMITED
     return SlurmPartition(values["PartitionName"], values.get("Default") == "YES", longest, min(most, total), total)
 
 
-def parse_time_limit(text: str) -> int:
-    """Convert Slurm's [days-]hours:minutes:seconds to minutes; `UNLIMITED` for any other text."""
-    match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
-    if not match:
-        return UNLIMITED
-    days, hours, mins, _ = (int(part or 0) for part in match.groups())
-    return (24 * days + hours) * 60 + mins
+def site_key(site: Site, place: str, key: str) -> str:
+    """Return the full site key from which a stage or a unit takes a value, or under which it is to be set."""
+    for name in (place, place.partition("/")[0]):
+        if key in site.stages.get(name, {}):
+            return f"stages.{name}.{key}"
+    if key in Site.model_fields and getattr(site.resources, key, None) is None:
+        return key
+    return f"resources.{key}"
 
 
 def _number(text: str | None, otherwise: int) -> int:

@@ -25,7 +25,7 @@ from tests.helpers import DATA_STAGES, finish, tiny
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     """A machine with a CUDA build of torch and nothing else; returns the folder of its devices and of its programs."""
-    monkeypatch.setattr(machine_gpus, "version", lambda package: "2.13.0")
+    monkeypatch.setattr(machine_gpus, "package_version", lambda package: "2.13.0")
     monkeypatch.setattr(machine_gpus, "DEVICE_FILES", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv(VISIBLE_VARIABLE, raising=False)
@@ -48,7 +48,7 @@ def test_gpus_are_counted_by_device_files_where_the_drivers_program_does_not_kno
         monkeypatch.setenv(VISIBLE_VARIABLE, value)
         assert machine_gpus.visible_gpus() == names, "the user's own choice is believed"
     monkeypatch.delenv(VISIBLE_VARIABLE)
-    monkeypatch.setattr(machine_gpus, "version", lambda package: "2.13.0+cpu")
+    monkeypatch.setattr(machine_gpus, "package_version", lambda package: "2.13.0+cpu")
     assert machine_gpus.visible_gpus() == [], "a torch without CUDA has no use for them"
 
 

@@ -10,18 +10,18 @@ import pytest
 from hpcddm.config.site import Site
 from hpcddm.launch.selftest import node
 from hpcddm.launch.selftest.check_results import CheckVerdict
-from hpcddm.launch.selftest.checks import accounting, requeue
-from hpcddm.launch.selftest.checks.accounting import Accounting
-from hpcddm.launch.selftest.checks.array import Array
-from hpcddm.launch.selftest.checks.base import Check
-from hpcddm.launch.selftest.checks.collective import Collective
-from hpcddm.launch.selftest.checks.environment import Environment
-from hpcddm.launch.selftest.checks.gpus import Gpus
-from hpcddm.launch.selftest.checks.rendezvous import Rendezvous
-from hpcddm.launch.selftest.checks.requeue import Requeue
-from hpcddm.launch.selftest.checks.signals import Signals
-from hpcddm.launch.selftest.checks.storage import Storage
-from hpcddm.launch.selftest.checks.time_left import TimeLeft
+from hpcddm.launch.selftest.checks import (
+    accounting,
+    array,
+    collective,
+    environment,
+    gpus,
+    rendezvous,
+    requeue,
+    signals,
+    storage,
+    time_left,
+)
 from hpcddm.launch.selftest.evidence import Evidence
 from tests.helpers import REPOSITORY
 
@@ -64,14 +64,14 @@ def with_site(evidence: Evidence, **changes: object) -> Evidence:
 
 def test_what_still_waits_is_not_run_and_says_why(evidence):
     evidence.waiting["array"] = evidence.waiting["nodes"] = "pending because (Resources)"
-    for check in (Array(), Rendezvous(), Signals(), Requeue(), Storage(), Environment()):
+    for check in (array, rendezvous, signals, requeue, storage, environment):
         row = check.evaluate(evidence)
         assert (row.verdict, row.finding) == (CheckVerdict.NOT_RUN, "pending because (Resources)"), row
         assert "--timeout" in row.advice
 
 
 def test_jobs_without_a_trace_are_a_folder_that_the_nodes_do_not_see(evidence):
-    for check in (Array(), Rendezvous(), Storage(), Environment()):
+    for check in (array, rendezvous, storage, environment):
         row = check.evaluate(evidence)
         assert row.verdict is CheckVerdict.FAIL and "--folder, on a shared file system" in row.advice, row
 
@@ -129,47 +129,47 @@ IDLE = (
     " table: gpus_per_node: 1, and nothing"
 )
 CASES = {
-    "started again": (Array, STARTED_AGAIN, WARN, "element 0 started again", ""),
-    "taken along": (Requeue, TAKEN_ALONG, FAIL, "took 7_0 along", "requeue: resubmit"),
-    "requeue that never comes": (Requeue, ACCEPTED, FAIL, "", "requeue: resubmit"),
-    "resubmission that never comes": (Requeue, ACCEPTED, FAIL, "", "requeue: none", {"requeue": "resubmit"}),
-    "may resubmit": (Requeue, refused(sbatch__exit="0"), FAIL, "Operation not permitted", "set requeue: resubmit"),
-    "may not": (Requeue, refused(sbatch__exit="1", sbatch__said="no route"), FAIL, "", "set requeue: none .*no route"),
-    "may not resubmit": (Requeue, refused(), FAIL, "not permitted", "set requeue: none", {"requeue": "resubmit"}),
-    "deaf": (Signals, DEAF, FAIL, "USR2 did not reach Python", "deadline.*exec|exec.*deadline"),
-    "died": (Signals, DIED, FAIL, "died of it (exit 140)", "last checkpoint"),
-    "not told": (Signals, {"array-7_1.0": DIED["array-7_1.0"] | {"USR2__refused": "access denied"}}, WARN, "", ""),
-    "all well": (Environment, place(), OK, "cores 0-3,8 on h1", "^$"),
-    "no torch": (Environment, place(missing=["torch"]), FAIL, "/usr/bin/python has no torch", "."),
-    "bound": (Environment, place(cores=[5]), FAIL, "bound to 1 cores, 4 requested", "."),
-    "threads": (Environment, place(threads=None), WARN, "OMP_NUM_THREADS=None, 4 requested", "."),
-    "variables of another allocation": (Environment, VARIABLES, WARN, "SLURM_CPU_BIND, SRUN_DEBUG", ""),
-    "half the GPUs": (Environment, place(gpus=2), FAIL, "torch sees 2", "gpu_type", FOUR_GPUS),
-    "no CUDA": (Environment, place(gpus="none: built for CPUs"), FAIL, "sees none: built", "gpu_type", FOUR_GPUS),
-    "torn CUDA": (Environment, place(gpus="ImportError: a.so"), FAIL, "sees ImportError", "gpu_type", FOUR_GPUS),
-    "a setup line": (Environment, SETUP_FAILED, FAIL, "'module load nix' ended with 127", "setup"),
-    "sums": (Collective, summed({}, {"seconds": 0.64}), OK, "gloo sums 64 MB over 2 ranks at 0.10 GB/s per rank", ""),
-    "no sum": (Collective, CLOSED, FAIL, "Connection closed by peer", "NCCL_SOCKET_IFNAME"),
-    "not tried": (Collective, summed({}, {}, meet__exit="1"), NOT_RUN, "", ""),
-    "one answer": (Collective, summed({}, collective__exit="137"), FAIL, "ended with 137", ""),
-    "no GPUs": (Gpus, summed({}, {}), OK, "train asks for none", ""),
-    "a GPU each": (Gpus, summed(A100, A100), OK, "2 ranks on 2 nodes have one each: 2 x A100", "", ONE_GPU),
-    "a rank without": (Gpus, summed(A100, NO_GPU), FAIL, "rank 1 on h2 sees", "--nv", ONE_GPU),
-    "no sum without a GPU": (Collective, summed(A100, NO_GPU), NOT_RUN, "", "", ONE_GPU),
-    "idle GPUs": (Gpus, {}, FAIL, IDLE, "", IDLE_GPUS),
-    "idle GPUs are fine": (Gpus, {}, WARN, "", "", IDLE_GPUS | {"allow_idle_gpus": True}),
-    "storage": (Storage, stored(), OK, "locks hold", ""),
-    "late": (Storage, stored(seconds=20.0), WARN, "seen late", ""),
-    "unseen": (Storage, stored(seconds=None), FAIL, "not seen by rank 1", ""),
-    "torn": (Storage, stored(torn=["No such file or directory"]), FAIL, "renamed file", ""),
-    "one lock": (Storage, stored(locks="two nodes hold the same lock at once"), FAIL, "two nodes", ""),
-    "storage was not tried": (Storage, UNMET, NOT_RUN, "", ""),
-    "no meeting": (Rendezvous, UNMET, FAIL, NO_ROUTE, "network_interface"),
-    "one node": (Rendezvous, ON_ONE_NODE, FAIL, "2 ranks on h1; the site asks for 2 on 2 nodes", ""),
-    "the end is a variable": (TimeLeft, ends("", variables=END), OK, "SLURM_JOB_END_TIME", ""),
-    "squeue knows the end": (TimeLeft, ends(str(int(STARTED) + 60 * LIMIT)), OK, "squeue on the node", ""),
-    "another end": (TimeLeft, ends(str(int(STARTED) + 3600)), WARN, "says 60.0 minutes for a limit of 7", ""),
-    "no end": (TimeLeft, ends("", ends__said="squeue: not found"), WARN, "squeue: not found", ""),
+    "started again": (array, STARTED_AGAIN, WARN, "element 0 started again", ""),
+    "taken along": (requeue, TAKEN_ALONG, FAIL, "took 7_0 along", "requeue: resubmit"),
+    "requeue that never comes": (requeue, ACCEPTED, FAIL, "", "requeue: resubmit"),
+    "resubmission that never comes": (requeue, ACCEPTED, FAIL, "", "requeue: none", {"requeue": "resubmit"}),
+    "may resubmit": (requeue, refused(sbatch__exit="0"), FAIL, "Operation not permitted", "set requeue: resubmit"),
+    "may not": (requeue, refused(sbatch__exit="1", sbatch__said="no route"), FAIL, "", "set requeue: none .*no route"),
+    "may not resubmit": (requeue, refused(), FAIL, "not permitted", "set requeue: none", {"requeue": "resubmit"}),
+    "deaf": (signals, DEAF, FAIL, "USR2 did not reach Python", "deadline.*exec|exec.*deadline"),
+    "died": (signals, DIED, FAIL, "died of it (exit 140)", "last checkpoint"),
+    "not told": (signals, {"array-7_1.0": DIED["array-7_1.0"] | {"USR2__refused": "access denied"}}, WARN, "", ""),
+    "all well": (environment, place(), OK, "cores 0-3,8 on h1", "^$"),
+    "no torch": (environment, place(missing=["torch"]), FAIL, "/usr/bin/python has no torch", "."),
+    "bound": (environment, place(cores=[5]), FAIL, "bound to 1 cores, 4 requested", "."),
+    "threads": (environment, place(threads=None), WARN, "OMP_NUM_THREADS=None, 4 requested", "."),
+    "variables of another allocation": (environment, VARIABLES, WARN, "SLURM_CPU_BIND, SRUN_DEBUG", ""),
+    "half the GPUs": (environment, place(gpus=2), FAIL, "torch sees 2", "gpu_type", FOUR_GPUS),
+    "no CUDA": (environment, place(gpus="none: built for CPUs"), FAIL, "sees none: built", "gpu_type", FOUR_GPUS),
+    "torn CUDA": (environment, place(gpus="ImportError: a.so"), FAIL, "sees ImportError", "gpu_type", FOUR_GPUS),
+    "a setup line": (environment, SETUP_FAILED, FAIL, "'module load nix' ended with 127", "setup"),
+    "sums": (collective, summed({}, {"seconds": 0.64}), OK, "gloo sums 64 MB over 2 ranks at 0.10 GB/s per rank", ""),
+    "no sum": (collective, CLOSED, FAIL, "Connection closed by peer", "NCCL_SOCKET_IFNAME"),
+    "not tried": (collective, summed({}, {}, meet__exit="1"), NOT_RUN, "", ""),
+    "one answer": (collective, summed({}, collective__exit="137"), FAIL, "ended with 137", ""),
+    "no GPUs": (gpus, summed({}, {}), OK, "train asks for none", ""),
+    "a GPU each": (gpus, summed(A100, A100), OK, "2 ranks on 2 nodes have one each: 2 x A100", "", ONE_GPU),
+    "a rank without": (gpus, summed(A100, NO_GPU), FAIL, "rank 1 on h2 sees", "--nv", ONE_GPU),
+    "no sum without a GPU": (collective, summed(A100, NO_GPU), NOT_RUN, "", "", ONE_GPU),
+    "idle GPUs": (gpus, {}, FAIL, IDLE, "", IDLE_GPUS),
+    "idle GPUs are fine": (gpus, {}, WARN, "", "", IDLE_GPUS | {"allow_idle_gpus": True}),
+    "storage": (storage, stored(), OK, "locks hold", ""),
+    "late": (storage, stored(seconds=20.0), WARN, "seen late", ""),
+    "unseen": (storage, stored(seconds=None), FAIL, "not seen by rank 1", ""),
+    "torn": (storage, stored(torn=["No such file or directory"]), FAIL, "renamed file", ""),
+    "one lock": (storage, stored(locks="two nodes hold the same lock at once"), FAIL, "two nodes", ""),
+    "storage was not tried": (storage, UNMET, NOT_RUN, "", ""),
+    "no meeting": (rendezvous, UNMET, FAIL, NO_ROUTE, "network_interface"),
+    "one node": (rendezvous, ON_ONE_NODE, FAIL, "2 ranks on h1; the site asks for 2 on 2 nodes", ""),
+    "the end is a variable": (time_left, ends("", variables=END), OK, "SLURM_JOB_END_TIME", ""),
+    "squeue knows the end": (time_left, ends(str(int(STARTED) + 60 * LIMIT)), OK, "squeue on the node", ""),
+    "another end": (time_left, ends(str(int(STARTED) + 3600)), WARN, "says 60.0 minutes for a limit of 7", ""),
+    "no end": (time_left, ends("", ends__said="squeue: not found"), WARN, "squeue: not found", ""),
 }
 
 
@@ -178,7 +178,7 @@ def test_what_jobs_left_becomes_a_verdict_a_finding_and_an_advice(evidence, case
     """The answers of ranks with GPUs are made up: there is none here."""
     check, left, verdict, finding, advice, *site = case
     leave(evidence, left)
-    row = check().evaluate(with_site(evidence, **site[0]) if site else evidence)
+    row = check.evaluate(with_site(evidence, **site[0]) if site else evidence)
     assert row.verdict is verdict and finding in row.finding and "\n" not in row.finding, row
     assert re.search(advice, row.advice), row
 
@@ -186,7 +186,7 @@ def test_what_jobs_left_becomes_a_verdict_a_finding_and_an_advice(evidence, case
 def test_a_requeue_that_still_waits_is_not_judged(evidence):
     leave(evidence, ACCEPTED)
     evidence.waiting["array"] = "pending because (BeginTime)"
-    row = Requeue().evaluate(evidence)
+    row = requeue.evaluate(evidence)
     assert row.verdict is NOT_RUN and "BeginTime" in row.finding and not requeue.is_settled(evidence)
 
 
@@ -196,14 +196,14 @@ def test_a_client_that_died_with_its_job_was_not_refused(evidence):
     assert not requeue.is_settled(evidence)
     leave(evidence, {"array-7_2.1": {"started": STARTED + 125}})
     assert requeue.is_settled(evidence)
-    row = Requeue().evaluate(evidence)
+    row = requeue.evaluate(evidence)
     assert (row.verdict, row.seconds) == (OK, 125)
 
 
 def test_sacct_against_what_the_site_says(evidence, monkeypatch):
     monkeypatch.setattr(accounting, "_is_known", lambda job, cluster: True)
-    assert Accounting().evaluate(evidence).verdict is OK
-    row = Accounting().evaluate(with_site(evidence, has_sacct=False))
+    assert accounting.evaluate(evidence).verdict is OK
+    row = accounting.evaluate(with_site(evidence, has_sacct=False))
     assert row.verdict is WARN and "has_sacct: true" in row.advice
 
 
@@ -213,6 +213,5 @@ CHECKS = sorted((REPOSITORY / "hpcddm/launch/selftest/checks").glob("[a-z]*.py")
 @pytest.mark.parametrize("file", CHECKS, ids=lambda file: file.stem)
 def test_every_file_of_the_room_is_one_check_with_its_steps_on_the_nodes(file):
     module = importlib.import_module(f"hpcddm.launch.selftest.checks.{file.stem}")
-    made_here = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
-    (check,) = [value for value in made_here if isinstance(value, type) and issubclass(value, Check)]
-    assert bool(check.steps) == (check in node.CHECKS) and (file.stem == "base" or check().name)
+    steps = [step for step in node.STEPS.values() if getattr(step, "func", step).__module__ == module.__name__]
+    assert bool(steps) == hasattr(module, "observe") and callable(module.evaluate)

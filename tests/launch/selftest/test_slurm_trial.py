@@ -11,6 +11,7 @@ from hpcddm.launch.selftest import sbatch_refusals, slurm_trial
 from hpcddm.launch.selftest.evidence import TrialJob, last_line
 from hpcddm.launch.selftest.slurm_trial import SlurmTrial
 from hpcddm.launch.slurm.launcher import create
+from hpcddm.launch.slurm.slurm_cluster import site_key
 from hpcddm.runs.run_dir import RunDir
 from tests.launch.test_script import FUNCTIONS
 
@@ -53,8 +54,8 @@ def test_a_refusal_names_the_key(site, monkeypatch):
 
 def test_a_key_of_one_stage_is_named_with_its_stage():
     site = Site(name="s", scheduler="slurm", partition="a", stages={"train": {"partition": "b"}})
-    assert sbatch_refusals.key_of(site, "train", "partition") == "stages.train.partition"
-    assert sbatch_refusals.key_of(site, "draw", "partition") == "partition"
+    assert site_key(site, "train", "partition") == "stages.train.partition"
+    assert site_key(site, "draw", "partition") == "partition"
     assert list(sbatch_refusals.shapes(site)) == ["train", ""]
 
 

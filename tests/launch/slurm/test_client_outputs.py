@@ -69,7 +69,7 @@ def controller(captured, monkeypatch):
         return captured.output(name)
 
     monkeypatch.setattr(slurm_cluster, "query_slurm", query)
-    monkeypatch.setattr(slurm_cluster, "user_name", lambda: "alice")
+    monkeypatch.setattr(slurm_cluster, "current_user", lambda: "alice")
     monkeypatch.setattr(slurm_cluster.os, "getuid", lambda: 1000)
     return SlurmCluster()
 

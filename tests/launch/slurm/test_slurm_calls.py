@@ -121,7 +121,7 @@ def test_cancelled_elements_go_in_one_call_and_those_that_ended_meanwhile_do_not
 
 REFUSED = {
     "partition": ({"partition": "nope"}, "invalid partition nope, there are main, high; change the site key partition"),
-    "time": ({"resources": {"minutes": 61}}, "61 minutes, partition main allows 60; .* resources.minutes"),
+    "time": ({"resources": {"minutes": 61}}, "61 minutes are above the time limit of main, 60; .* resources.minutes"),
     "time of a stage": ({"stages": {"train": {"minutes": 61}}}, "site key stages.train.minutes"),
     "time of a unit": ({"stages": {"train/expert-00": {"minutes": 61}}}, "site key stages.train/expert-00.minutes"),
     "nodes": ({"resources": {"nodes": 5}}, "5 nodes, partition main allows 4; change the site key resources.nodes"),

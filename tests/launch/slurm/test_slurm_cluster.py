@@ -6,9 +6,10 @@ import pwd
 import pytest
 
 from hpcddm.config.site import Site
+from hpcddm.jobs.resource_requests import parse_minutes
 from hpcddm.launch.slurm import slurm_cluster
 from hpcddm.launch.slurm.client import SlurmUnavailable
-from hpcddm.launch.slurm.slurm_cluster import UNLIMITED, SlurmCluster, parse_time_limit, submit_limit
+from hpcddm.launch.slurm.slurm_cluster import UNLIMITED, SlurmCluster, submit_limit
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 CONFIG = """Configuration data as of 2026-11-20T09:00:00
@@ -79,7 +80,7 @@ def test_partitions(asked):
 
 def test_times():
     times = {"01:00:00": 60, "1-00:00:00": 1440, "UNLIMITED": UNLIMITED, "": UNLIMITED, "00:30:59": 30}
-    assert {text: parse_time_limit(text) for text in times} == times
+    assert {text: parse_minutes(text) or UNLIMITED for text in times} == times
 
 
 def test_the_size_of_an_array_and_the_room_for_jobs_come_from_the_cluster(asked):

@@ -2,8 +2,7 @@
 
 import time
 
-from hpcddm.launch.selftest.check_results import CheckResult
-from hpcddm.launch.selftest.checks.base import Check
+from hpcddm.launch.selftest.check_results import CheckResult, ok, warn
 from hpcddm.launch.selftest.evidence import Evidence, TrialJob
 from hpcddm.launch.slurm.client import SlurmUnavailable, cluster_flag, query_slurm
 
@@ -23,25 +22,20 @@ def _is_known(job: str | None, cluster: str | None) -> bool:
     return bool(output)
 
 
-class Accounting(Check):
-    """Compares what sacct knows of this user's jobs with the site key has_sacct."""
-
-    name = "accounting"
-
-    def evaluate(self, evidence: Evidence) -> CheckResult:
-        """Query sacct for the jobs that have just run, and compare with the site key has_sacct."""
-        started, job, expected = time.time(), evidence.submitted.get(TrialJob.ARRAY), evidence.site.has_sacct
-        try:
-            is_known = _is_known(job, evidence.cluster)
-        except SlurmUnavailable as error:
-            seconds = time.time() - started
-            if expected:
-                return self.warn(seconds, f"sacct does not answer: {error}", "set has_sacct: false")
-            return self.ok(seconds, "no sacct, as the site says; costs come from our own records")
+def evaluate(evidence: Evidence) -> CheckResult:
+    """Query sacct for the jobs that have just run, and compare with the site key has_sacct."""
+    started, job, expected = time.time(), evidence.submitted.get(TrialJob.ARRAY), evidence.site.has_sacct
+    try:
+        is_known = _is_known(job, evidence.cluster)
+    except SlurmUnavailable as error:
         seconds = time.time() - started
-        if not expected:
-            return self.warn(seconds, "sacct answers here", "set has_sacct: true, for exact costs")
-        if not is_known:
-            finding = f"sacct does not know job {job} after {LATE_SECONDS} s"
-            return self.warn(seconds, finding, "it may be late; if it stays so, set has_sacct: false")
-        return self.ok(seconds, f"sacct knows job {job}" if job else "sacct answers")
+        if expected:
+            return warn(seconds, f"sacct does not answer: {error}", "set has_sacct: false")
+        return ok(seconds, "no sacct, as the site says; costs come from our own records")
+    seconds = time.time() - started
+    if not expected:
+        return warn(seconds, "sacct answers here", "set has_sacct: true, for exact costs")
+    if not is_known:
+        finding = f"sacct does not know job {job} after {LATE_SECONDS} s"
+        return warn(seconds, finding, "it may be late; if it stays so, set has_sacct: false")
+    return ok(seconds, f"sacct knows job {job}" if job else "sacct answers")

@@ -9,8 +9,7 @@ from hpcddm.jobs.job_environment import current_ranks, gpus_on_node, node_name
 from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.stopping import StopFlag
 from hpcddm.jobs.unit import Unit
-from hpcddm.launch.selftest.check_results import CheckResult
-from hpcddm.launch.selftest.checks.base import Check
+from hpcddm.launch.selftest.check_results import CheckResult, fail, not_run, ok
 from hpcddm.launch.selftest.evidence import CHECKED_STAGE, Evidence, JobStart, TrialJob
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.run_dir import RunDir
@@ -69,28 +68,22 @@ def read_answers(start: JobStart | None) -> list[dict[str, Any]]:
     return sorted((record for record in records if record), key=lambda record: (not record["message"], record["rank"]))
 
 
-class Collective(Check):
-    """Checks one all-reduce over the ranks of a training."""
-
-    name = STEP
-    steps = {STEP: observe}
-
-    def evaluate(self, evidence: Evidence) -> CheckResult:
-        """Check that all ranks have summed; a slow sum is not a failure, because the network's speed is unknown."""
-        start = evidence.last(TrialJob.NODES)
-        if start and start.text("meet.exit") not in (None, "0"):
-            return self.not_run("the ranks did not meet", "see ranks, rendezvous")
-        records, ranks = read_answers(start), evidence.resources.ranks
-        if evidence.resources.gpus_per_node and any(record["device"] in ("", "cpu") for record in records):
-            return self.not_run("not every rank has a GPU", "see GPUs")
-        if records and records[0]["message"]:
-            return self.fail(None, records[0]["message"].splitlines()[0], ADVICE)
-        if len(records) != ranks:
-            return evidence.missing_result(self.name, TrialJob.NODES, 0, STEP)
-        slowest = max(record["seconds"] for record in records)
-        backend = records[0]["backend"]
-        if ranks == 1:
-            return self.ok(slowest, f"{backend}: the site asks for one rank, so no network was tried")
-        # Each rank sends and receives 2 (n - 1) / n of the data, whatever the algorithm.
-        rate = 2 * (ranks - 1) / ranks * MEGABYTES / 1000 / slowest
-        return self.ok(slowest, f"{backend} sums {MEGABYTES} MB over {ranks} ranks at {rate:.2f} GB/s per rank")
+def evaluate(evidence: Evidence) -> CheckResult:
+    """Check that all ranks have summed; a slow sum is not a failure, because the network's speed is unknown."""
+    start = evidence.last(TrialJob.NODES)
+    if start and start.text("meet.exit") not in (None, "0"):
+        return not_run("the ranks did not meet", "see ranks, rendezvous")
+    records, ranks = read_answers(start), evidence.resources.ranks
+    if evidence.resources.gpus_per_node and any(record["device"] in ("", "cpu") for record in records):
+        return not_run("not every rank has a GPU", "see GPUs")
+    if records and records[0]["message"]:
+        return fail(None, records[0]["message"].splitlines()[0], ADVICE)
+    if len(records) != ranks:
+        return evidence.missing_result(TrialJob.NODES, 0, STEP)
+    slowest = max(record["seconds"] for record in records)
+    backend = records[0]["backend"]
+    if ranks == 1:
+        return ok(slowest, f"{backend}: the site asks for one rank, so no network was tried")
+    # Each rank sends and receives 2 (n - 1) / n of the data, whatever the algorithm.
+    rate = 2 * (ranks - 1) / ranks * MEGABYTES / 1000 / slowest
+    return ok(slowest, f"{backend} sums {MEGABYTES} MB over {ranks} ranks at {rate:.2f} GB/s per rank")

@@ -5,16 +5,15 @@ import os
 import sys
 import time
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from hpcddm import __version__
 from hpcddm.files import atomic
 from hpcddm.jobs.job_environment import node_name
-from hpcddm.launch.selftest.check_results import CheckResult, CheckVerdict
-from hpcddm.launch.selftest.checks.base import Check
+from hpcddm.launch.selftest.check_results import CheckResult, CheckVerdict, fail
 from hpcddm.launch.selftest.evidence import Element, Evidence, JobStart, TrialJob
+from hpcddm.runs.provenance import package_version
 
 PACKAGES = ("torch", "deepspeed", "submitit")
 LEAKS = ("SBATCH_", "SRUN_", "SALLOC_", "SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_DISTRIBUTION", "PMI_")
@@ -29,7 +28,7 @@ def observe(folder: Path, spec: dict[str, Any]) -> None:
         "python": sys.executable,
         "version": ".".join(map(str, sys.version_info[:3])),
         "hpcddm": __version__,
-        "missing": [name for name in PACKAGES if not _is_installed(name)],
+        "missing": [name for name in PACKAGES if package_version(name) is None],
         "host": node_name(),
         "cores": sorted(os.sched_getaffinity(0)),
         "threads": os.environ.get("OMP_NUM_THREADS"),
@@ -39,19 +38,11 @@ def observe(folder: Path, spec: dict[str, Any]) -> None:
     atomic.write_json(folder / "environment.json", record, durable=False)
 
 
-def _is_installed(package: str) -> bool:
-    try:
-        version(package)
-    except PackageNotFoundError:
-        return False
-    return True
-
-
 def _visible_gpus() -> int | str:
     """Return the number of GPUs that torch can use, or the reason why there is none."""
     try:
         devices = importlib.import_module("hpcddm.jobs.devices")
-        return devices.visible_gpus() or f"none: {devices.advice()}"
+        return devices.visible_gpus() or f"none: {devices.missing_gpu_advice()}"
     except (ImportError, RuntimeError, OSError) as error:
         return f"{type(error).__name__}: {error}".splitlines()[0]
 
@@ -107,31 +98,23 @@ def _ranges(numbers: list[int]) -> str:
     return ",".join("-".join(map(str, part)) for part in ranges)
 
 
-class Environment(Check):
-    """Checks Python, packages, cores and threads of a rank."""
-
-    name = "environment"
-    steps = {"environment": observe}
-
-    def evaluate(self, evidence: Evidence) -> CheckResult:
-        """Report the first thing that is wrong, else the version of Python and the cores on which it runs."""
-        start = evidence.last(TrialJob.ARRAY, Element.ENVIRONMENT)
-        if start is None:
-            return evidence.missing_result(self.name, TrialJob.ARRAY, Element.ENVIRONMENT, "environment")
-        record = start.json("environment")
-        setup = _setup_failure(evidence, start)
-        if setup:
-            return self.fail(None, setup, "correct the site key setup; try the line on a node")
-        if record is None:
-            row = evidence.missing_result(self.name, TrialJob.ARRAY, Element.ENVIRONMENT, "environment")
-            if row.verdict is CheckVerdict.FAIL:
-                advice = (
-                    f"Python must start on the node: install hpcddm there, look at setup and container; {row.advice}"
-                )
-                return replace(row, advice=advice)
-            return row
-        verdict, finding, advice = _find_problem(evidence, record, start)
-        cores = f"cores {_ranges(record['cores'])} on {record['host']}"
-        good = f"Python {record['version']}, hpcddm {record['hpcddm']}; {cores}, OMP_NUM_THREADS={record['threads']}"
-        seconds = record["time"] - start.time
-        return CheckResult(self.name, verdict, seconds, f"{finding}; {cores}" if finding else good, advice)
+def evaluate(evidence: Evidence) -> CheckResult:
+    """Report the first thing that is wrong, else the version of Python and the cores on which it runs."""
+    start = evidence.last(TrialJob.ARRAY, Element.ENVIRONMENT)
+    if start is None:
+        return evidence.missing_result(TrialJob.ARRAY, Element.ENVIRONMENT, "environment")
+    record = start.json("environment")
+    setup = _setup_failure(evidence, start)
+    if setup:
+        return fail(None, setup, "correct the site key setup; try the line on a node")
+    if record is None:
+        row = evidence.missing_result(TrialJob.ARRAY, Element.ENVIRONMENT, "environment")
+        if row.verdict is CheckVerdict.FAIL:
+            advice = f"Python must start on the node: install hpcddm there, look at setup and container; {row.advice}"
+            return replace(row, advice=advice)
+        return row
+    verdict, finding, advice = _find_problem(evidence, record, start)
+    cores = f"cores {_ranges(record['cores'])} on {record['host']}"
+    good = f"Python {record['version']}, hpcddm {record['hpcddm']}; {cores}, OMP_NUM_THREADS={record['threads']}"
+    seconds = record["time"] - start.time
+    return CheckResult(verdict, seconds, f"{finding}; {cores}" if finding else good, advice)

@@ -1,11 +1,13 @@
-"""GPUs: every rank of a training has a GPU of its own, and no stage requests more than it uses."""
+"""GPUs: every rank of a training has a GPU of its own, and no stage requests more than it uses.
+
+Its step on the nodes is that of `collective`.
+"""
 
 from collections import Counter
 
 from hpcddm.launch.checks.gpu_requests import all_resource_keys, gpu_remarks
-from hpcddm.launch.selftest.check_results import CheckResult
+from hpcddm.launch.selftest.check_results import CheckResult, fail, not_run, ok, warn
 from hpcddm.launch.selftest.checks import collective
-from hpcddm.launch.selftest.checks.base import Check
 from hpcddm.launch.selftest.evidence import CHECKED_STAGE, Evidence, TrialJob
 
 ADVICE = (
@@ -13,32 +15,27 @@ ADVICE = (
 )
 
 
-class Gpus(Check):
-    """Checks that every rank of a training has a GPU of its own; the step is that of `Collective`."""
-
-    name = "GPUs"
-
-    def evaluate(self, evidence: Evidence) -> CheckResult:
-        """Check the GPUs that the site requests, then those that the ranks of the job over all nodes saw."""
-        site, gpus_per_node = evidence.site, evidence.resources.gpus_per_node
-        texts = gpu_remarks(site, [*all_resource_keys(), *(key for key in site.stages if "/" in key)])
-        if texts:
-            row = self.warn if site.allow_idle_gpus else self.fail
-            return row(None, "; ".join(texts), "as it says; hpcddm submit refuses it")
-        if not gpus_per_node:
-            return self.ok(None, f"{CHECKED_STAGE} asks for none")
-        start = evidence.last(TrialJob.NODES)
-        records = collective.read_answers(start)
-        if not records:
-            if start and start.text("meet.exit") not in (None, "0"):
-                return self.not_run("the ranks did not meet", "see ranks, rendezvous")
-            return evidence.missing_result(self.name, TrialJob.NODES, 0, collective.STEP)
-        without = [record for record in records if record["device"] in ("", "cpu")]
-        if without:
-            finding = without[0]["message"] or f"rank {without[0]['rank']} on {without[0]['node']} sees no GPU"
-            return self.fail(None, finding.splitlines()[0], ADVICE)
-        names = ", ".join(
-            f"{count} x {name}" for name, count in sorted(Counter(record["device"] for record in records).items())
-        )
-        nodes = len({record["node"] for record in records})
-        return self.ok(None, f"{len(records)} ranks on {nodes} nodes have one each: {names}")
+def evaluate(evidence: Evidence) -> CheckResult:
+    """Check the GPUs that the site requests, then those that the ranks of the job over all nodes saw."""
+    site, gpus_per_node = evidence.site, evidence.resources.gpus_per_node
+    texts = gpu_remarks(site, [*all_resource_keys(), *(key for key in site.stages if "/" in key)])
+    if texts:
+        row = warn if site.allow_idle_gpus else fail
+        return row(None, "; ".join(texts), "as it says; hpcddm submit refuses it")
+    if not gpus_per_node:
+        return ok(None, f"{CHECKED_STAGE} asks for none")
+    start = evidence.last(TrialJob.NODES)
+    records = collective.read_answers(start)
+    if not records:
+        if start and start.text("meet.exit") not in (None, "0"):
+            return not_run("the ranks did not meet", "see ranks, rendezvous")
+        return evidence.missing_result(TrialJob.NODES, 0, collective.STEP)
+    without = [record for record in records if record["device"] in ("", "cpu")]
+    if without:
+        finding = without[0]["message"] or f"rank {without[0]['rank']} on {without[0]['node']} sees no GPU"
+        return fail(None, finding.splitlines()[0], ADVICE)
+    names = ", ".join(
+        f"{count} x {name}" for name, count in sorted(Counter(record["device"] for record in records).items())
+    )
+    nodes = len({record["node"] for record in records})
+    return ok(None, f"{len(records)} ranks on {nodes} nodes have one each: {names}")

@@ -1,4 +1,7 @@
-"""Ranks and rendezvous: SLURM_* gives every task its rank, and all of them reach rank 0 over the site's network."""
+"""Ranks and rendezvous: SLURM_* gives every task its rank, and all of them reach rank 0 over the site's network.
+
+Its step on the nodes is that of `storage`, which needs the ranks together.
+"""
 
 import json
 import socket
@@ -11,8 +14,7 @@ from typing import Any
 from hpcddm.errors import UserError
 from hpcddm.files import atomic, checked_reads, nfs_reads
 from hpcddm.jobs.job_environment import Ranks, current_ranks, node_address, node_name
-from hpcddm.launch.selftest.check_results import CheckResult
-from hpcddm.launch.selftest.checks.base import Check
+from hpcddm.launch.selftest.check_results import CheckResult, fail, ok
 from hpcddm.launch.selftest.evidence import Evidence, TrialJob
 
 RENDEZVOUS_SECONDS = 30
@@ -97,33 +99,28 @@ def _connect(folder: Path, ranks: Ranks, interface: str | None) -> list[socket.s
     return [connection]
 
 
-class Rendezvous(Check):
-    """Checks that the ranks of a training reach rank 0; the step is that of `Storage`, which needs them together."""
-
-    name = "ranks, rendezvous"
-
-    def evaluate(self, evidence: Evidence) -> CheckResult:
-        """Check that the site's number of ranks has met, on its number of nodes."""
-        resources = evidence.resources
-        start = evidence.last(TrialJob.NODES)
-        errors = sorted(start.folder.glob("meet.*.error.json")) if start else []
-        if errors:
-            message = (checked_reads.read_json(errors[0]) or {}).get("message", errors[0].name)
-            advice = "set network_interface to the one on which the nodes see each other"
-            return self.fail(None, message, advice)
-        met = start.json("meet") if start else None
-        if met is None:
-            return evidence.missing_result(self.name, TrialJob.NODES, 0, "meet")
-        nodes = sorted({rank_record["node"] for rank_record in met})
-        finding = f"{len(met)} rank{'s' * (len(met) > 1)} on {', '.join(nodes)}"
-        right = [rank_record["rank"] for rank_record in met] == list(range(resources.ranks)) and len(
-            nodes
-        ) == resources.nodes
-        if not right or {rank_record["world"] for rank_record in met} != {resources.ranks}:
-            expected = f"; the site asks for {resources.ranks} on {resources.nodes} nodes"
-            return self.fail(None, finding + expected, "look at nodes and ranks_per_node, and at extra_sbatch")
-        seconds = max(rank_record["seconds"] for rank_record in met)
-        if len(met) == 1:
-            return self.ok(seconds, f"{finding}: the site asks for one, so no network was tried")
-        place = evidence.site.network_interface or "the host name's address"
-        return self.ok(seconds, f"{finding} met over {place if resources.nodes > 1 else 'loopback'}")
+def evaluate(evidence: Evidence) -> CheckResult:
+    """Check that the site's number of ranks has met, on its number of nodes."""
+    resources = evidence.resources
+    start = evidence.last(TrialJob.NODES)
+    errors = sorted(start.folder.glob("meet.*.error.json")) if start else []
+    if errors:
+        message = (checked_reads.read_json(errors[0]) or {}).get("message", errors[0].name)
+        advice = "set network_interface to the one on which the nodes see each other"
+        return fail(None, message, advice)
+    met = start.json("meet") if start else None
+    if met is None:
+        return evidence.missing_result(TrialJob.NODES, 0, "meet")
+    nodes = sorted({rank_record["node"] for rank_record in met})
+    finding = f"{len(met)} rank{'s' * (len(met) > 1)} on {', '.join(nodes)}"
+    right = [rank_record["rank"] for rank_record in met] == list(range(resources.ranks)) and len(
+        nodes
+    ) == resources.nodes
+    if not right or {rank_record["world"] for rank_record in met} != {resources.ranks}:
+        expected = f"; the site asks for {resources.ranks} on {resources.nodes} nodes"
+        return fail(None, finding + expected, "look at nodes and ranks_per_node, and at extra_sbatch")
+    seconds = max(rank_record["seconds"] for rank_record in met)
+    if len(met) == 1:
+        return ok(seconds, f"{finding}: the site asks for one, so no network was tried")
+    place = evidence.site.network_interface or "the host name's address"
+    return ok(seconds, f"{finding} met over {place if resources.nodes > 1 else 'loopback'}")

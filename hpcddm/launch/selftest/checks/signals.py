@@ -3,13 +3,11 @@
 import os
 import signal
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hpcddm.files import atomic
-from hpcddm.launch.selftest.check_results import CheckResult
-from hpcddm.launch.selftest.checks.base import Check
+from hpcddm.launch.selftest.check_results import CheckResult, fail, ok, warn
 from hpcddm.launch.selftest.evidence import Element, Evidence, TrialJob
 
 SIGNALS = ("USR2", "TERM")
@@ -33,30 +31,24 @@ def observe(folder: Path, spec: dict[str, Any], name: str) -> None:
     atomic.write_json(folder / f"{name}.json", {"came": came[0] if came else None}, durable=False)
 
 
-class Signals(Check):
-    """Checks that signals reach Python."""
-
-    name = "signals"
-    steps = {name: partial(observe, name=name) for name in SIGNALS}
-
-    def evaluate(self, evidence: Evidence) -> CheckResult:
-        """Check that both signals reached Python."""
-        start = evidence.last(TrialJob.ARRAY, Element.SIGNALS)
-        if start is None or any(start.text(f"{name}.exit") is None for name in SIGNALS):
-            return evidence.missing_result(self.name, TrialJob.ARRAY, Element.SIGNALS, SIGNALS[0])
-        if any(start.json(f"{name}.ready") is None for name in SIGNALS):
-            return evidence.missing_result(self.name, TrialJob.ARRAY, Element.SIGNALS, SIGNALS[0])
-        refused = [start.text(f"{name}.refused") for name in SIGNALS if start.text(f"{name}.refused")]
-        if refused:
-            advice = "signals cannot be sent from the nodes, so this was not checked; ask the cluster's support"
-            return self.warn(None, f"scancel --signal: {refused[0]}", advice)
-        arrivals = {name: (start.json(name) or {}).get("came") for name in SIGNALS}
-        came = {name: float(seconds) for name, seconds in arrivals.items() if seconds is not None}
-        lost = [name for name in SIGNALS if name not in came]
-        if lost:
-            killed = [name for name in lost if start.json(name) is None]
-            how = f"; what srun started died of it (exit {start.text(f'{killed[0]}.exit')})" if killed else ""
-            finding = f"{' and '.join(lost)} did not reach Python{how}"
-            return self.fail(None, finding, ADVICE + (LOSS_IF_KILLED if killed else LOSS_IF_IGNORED))
-        seconds = max(came[name] - float(start.text(f"{name}.sent") or came[name]) for name in SIGNALS)
-        return self.ok(seconds, f"{' and '.join(SIGNALS)} reached the Python process")
+def evaluate(evidence: Evidence) -> CheckResult:
+    """Check that both signals reached Python."""
+    start = evidence.last(TrialJob.ARRAY, Element.SIGNALS)
+    if start is None or any(start.text(f"{name}.exit") is None for name in SIGNALS):
+        return evidence.missing_result(TrialJob.ARRAY, Element.SIGNALS, SIGNALS[0])
+    if any(start.json(f"{name}.ready") is None for name in SIGNALS):
+        return evidence.missing_result(TrialJob.ARRAY, Element.SIGNALS, SIGNALS[0])
+    refused = [start.text(f"{name}.refused") for name in SIGNALS if start.text(f"{name}.refused")]
+    if refused:
+        advice = "signals cannot be sent from the nodes, so this was not checked; ask the cluster's support"
+        return warn(None, f"scancel --signal: {refused[0]}", advice)
+    arrivals = {name: (start.json(name) or {}).get("came") for name in SIGNALS}
+    came = {name: float(seconds) for name, seconds in arrivals.items() if seconds is not None}
+    lost = [name for name in SIGNALS if name not in came]
+    if lost:
+        killed = [name for name in lost if start.json(name) is None]
+        how = f"; what srun started died of it (exit {start.text(f'{killed[0]}.exit')})" if killed else ""
+        finding = f"{' and '.join(lost)} did not reach Python{how}"
+        return fail(None, finding, ADVICE + (LOSS_IF_KILLED if killed else LOSS_IF_IGNORED))
+    seconds = max(came[name] - float(start.text(f"{name}.sent") or came[name]) for name in SIGNALS)
+    return ok(seconds, f"{' and '.join(SIGNALS)} reached the Python process")

@@ -3,17 +3,16 @@
 import os
 import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
 from hpcddm.files import atomic, checked_reads
 from hpcddm.jobs.job_environment import current_ranks, node_name
-from hpcddm.launch.selftest.check_results import CheckResult
-from hpcddm.launch.selftest.checks.base import Check
+from hpcddm.launch.selftest.check_results import CheckResult, fail, not_run, ok, warn
 from hpcddm.launch.selftest.checks.rendezvous import RankConnections, connect_ranks
-from hpcddm.launch.selftest.evidence import Evidence, JobStart, TrialJob
+from hpcddm.launch.selftest.evidence import Evidence, TrialJob
 from hpcddm.runs.lease import HeldElsewhere, lease
 
 VISIBLE_SECONDS = 60
@@ -131,16 +130,11 @@ def _lock(folder: Path, circle: RankConnections) -> str:
     """Try the lease from all ranks at once; return 'good', or the fault of the locks."""
     path = folder / "locked"
     try:
-        if circle.ranks.rank == 0:
-            with lease(path, "selftest"):
-                circle.all_gather("held")
-                result = _try_to_lock(path)
-                circle.all_gather("tried")
-                return result
-        circle.all_gather("held")
-        result = _try_to_lock(path)
-        circle.all_gather("tried")
-        return result
+        with lease(path, "selftest") if circle.ranks.rank == 0 else nullcontext():
+            circle.all_gather("held")
+            result = _try_to_lock(path)
+            circle.all_gather("tried")
+            return result
     except UserError as error:
         # Rank 0 got no lock at all; the others wait for two words from it.
         circle.all_gather("held")
@@ -158,60 +152,40 @@ def _try_to_lock(path: Path) -> str:
         return str(error)
 
 
-def _scratch_problem(start: JobStart) -> str:
-    for record in _scratch(start):
+def evaluate(evidence: Evidence) -> CheckResult:
+    """Evaluate scratch first, then the folder of runs."""
+    start = evidence.last(TrialJob.NODES)
+    if start is None:
+        return evidence.missing_result(TrialJob.NODES, 0, "meet")
+    scratch = list(filter(None, map(checked_reads.read_json, sorted(start.folder.glob("scratch.*.json")))))
+    for record in scratch:
         if record["complaint"]:
-            return f"site key scratch: {record['path']} {record['complaint']}"
-    return ""
-
-
-def _scratch_free(start: JobStart) -> str:
-    free = [record["free"] for record in _scratch(start)]
-    return f"; scratch has {min(free) / 1e9:.0f} GB" if free else ""
-
-
-def _scratch(start: JobStart) -> list[dict[str, Any]]:
-    records = map(checked_reads.read_json, sorted(start.folder.glob("scratch.*.json")))
-    return [record for record in records if record]
-
-
-class Storage(Check):
-    """Checks scratch, and the folder of runs."""
-
-    name = "storage"
-    steps = {"meet": observe}
-
-    def evaluate(self, evidence: Evidence) -> CheckResult:
-        """Evaluate scratch first, then the folder of runs."""
-        start = evidence.last(TrialJob.NODES)
-        if start is None:
-            return evidence.missing_result(self.name, TrialJob.NODES, 0, "meet")
-        complaint = _scratch_problem(start)
-        if complaint:
             advice = "set scratch to a folder on a disk of the node that jobs may write, or leave the key out"
-            return self.fail(None, complaint, advice)
-        records = start.json("storage")
-        if records is None:
-            if any(start.folder.glob("meet.*.error.json")) or start.text("meet.exit") not in (None, "0"):
-                return self.not_run("the ranks did not meet", "see ranks, rendezvous")
-            return evidence.missing_result(self.name, TrialJob.NODES, 0, "meet")
-        return self._evaluate_folder(records, evidence.folder.parent, _scratch_free(start))
+            return fail(None, f"site key scratch: {record['path']} {record['complaint']}", advice)
+    records = start.json("storage")
+    if records is None:
+        if any(start.folder.glob("meet.*.error.json")) or start.text("meet.exit") not in (None, "0"):
+            return not_run("the ranks did not meet", "see ranks, rendezvous")
+        return evidence.missing_result(TrialJob.NODES, 0, "meet")
+    free = f"; scratch has {min(record['free'] for record in scratch) / 1e9:.0f} GB" if scratch else ""
+    return _evaluate_folder(records, evidence.folder.parent, free)
 
-    def _evaluate_folder(self, records: list[dict[str, Any]], place: Path, scratch: str) -> CheckResult:
-        seconds = [record["seconds"] for record in records]
-        torn = sorted({fault for record in records for fault in record["torn"]})
-        locks = sorted({record["locks"] for record in records} - {"good"})
-        elsewhere = f"put runs on another file system than that of {place.resolve()}"
-        if None in seconds:
-            finding = f"a new file was not seen by rank {seconds.index(None)} within {VISIBLE_SECONDS} s"
-            return self.fail(None, finding, elsewhere)
-        slowest = max(seconds)
-        if torn:
-            return self.fail(slowest, f"a renamed file was seen with: {', '.join(torn)}", elsewhere)
-        if locks:
-            advice = f"{elsewhere}, or mount it with locks (Lustre: -o flock)"
-            return self.fail(slowest, f"locks: {locks[0]}", advice)
-        finding = f"new files are seen, renames are atomic, locks hold{scratch}"
-        if slowest > SLOW_SECONDS:
-            return self.warn(slowest, f"{finding}; but a new file is seen late", "expect status to lag")
-        return self.ok(slowest, finding)
+
+def _evaluate_folder(records: list[dict[str, Any]], place: Path, scratch: str) -> CheckResult:
+    seconds = [record["seconds"] for record in records]
+    torn = sorted({fault for record in records for fault in record["torn"]})
+    locks = sorted({record["locks"] for record in records} - {"good"})
+    elsewhere = f"put runs on another file system than that of {place.resolve()}"
+    if None in seconds:
+        finding = f"a new file was not seen by rank {seconds.index(None)} within {VISIBLE_SECONDS} s"
+        return fail(None, finding, elsewhere)
+    slowest = max(seconds)
+    if torn:
+        return fail(slowest, f"a renamed file was seen with: {', '.join(torn)}", elsewhere)
+    if locks:
+        advice = f"{elsewhere}, or mount it with locks (Lustre: -o flock)"
+        return fail(slowest, f"locks: {locks[0]}", advice)
+    finding = f"new files are seen, renames are atomic, locks hold{scratch}"
+    if slowest > SLOW_SECONDS:
+        return warn(slowest, f"{finding}; but a new file is seen late", "expect status to lag")
+    return ok(slowest, finding)
