@@ -126,6 +126,11 @@ class VariantSettings(StrictModel):
         return variants.settings_class(cls.package, value["name"]).model_validate(value)
 
 
+def inner_error(text: str) -> PydanticCustomError:
+    """Return the error of settings that contradict each other; text: first the key of one of them, then a colon."""
+    return PydanticCustomError("inner", "{text}", {"text": text})
+
+
 def default_variant(name: str) -> Any:
     """Return the default of a field whose type is the base of a variant package.
 
