@@ -14,8 +14,7 @@ errors; for correlations, it is the sum over pairs weighted by the cosines (as i
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -41,10 +40,6 @@ class IntervalEstimate:
     value: float
     low: float | None
     high: float | None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the fields as a dictionary for JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

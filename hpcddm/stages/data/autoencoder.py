@@ -6,19 +6,18 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import settings_to_hash
 from hpcddm.pipeline import disk_sizes
 from hpcddm.pipeline.fingerprints import ALL, image_settings
-from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage
+from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.unit_keys import CATALOG
 from hpcddm.runs.unit_settings import autoencoder_keys, trained_autoencoder
 from hpcddm.runs.unit_training import unit_training
+from hpcddm.stages.unit_kinds import TrainingUnits
 
 
-class AutoencoderStage(Stage):
+class AutoencoderStage(TrainingUnits, Stage):
     """Stage with one unit, which trains the autoencoder."""
 
     name = "autoencoder"
     reads = ("catalog",)
-    gpus = GpuUse.RANKS
-    is_collective = True
 
     def units(self, experiment: Experiment) -> list[str]:
         """Return the stage's only unit; empty if the experiment does not need it."""
@@ -40,10 +39,6 @@ class AutoencoderStage(Stage):
             images["augmentations"] = [settings_to_hash(augmentation) for augmentation in data.augmentations]
         own = settings_to_hash(trained_autoencoder(experiment))
         return {"data": images, "autoencoder": own, "training": unit_training(experiment, key).fingerprinted()}
-
-    def batch_size(self, experiment: Experiment, key: str) -> int:
-        """Return the batch of its training."""
-        return unit_training(experiment, key).batch
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate a training."""
