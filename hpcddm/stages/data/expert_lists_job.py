@@ -24,6 +24,7 @@ from hpcddm.runs.files import LISTS_FILE, list_file, list_name, training_file
 from hpcddm.runs.manifest import DIGESTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.unit_keys import EXPERT_LISTS
+from hpcddm.stages.progress import advance
 
 NUMBER_TYPE = np.dtype("<u4")
 
@@ -94,11 +95,7 @@ def _by_keys(experiment: Experiment, unit: Unit) -> Result:
     keys = sample_keys.read(path)
     atomic.require_submitted(path, extra.content_hash, atomic.sha256(path))
 
-    def advance(done: int) -> None:
-        unit.stop_if_requested()
-        unit.heartbeat.beat(done, len(catalog))
-
-    numbers = sample_keys.numbers_of(keys, path, catalog.texts("key"), advance)
+    numbers = sample_keys.numbers_of(keys, path, catalog.texts("key"), lambda done: advance(unit, done, len(catalog)))
     described, samples_digest = _write(experiment, unit, catalog, extra.name, numbers)
     print(f"{len(numbers)} samples", flush=True)
     results = {"lists": {extra.name: described}, DIGESTS: {extra.name: samples_digest}}

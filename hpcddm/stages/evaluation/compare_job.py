@@ -22,6 +22,7 @@ from hpcddm.stages.evaluation.compare import perceptual_label
 from hpcddm.stages.evaluation.draw import arm_names, draw_range
 from hpcddm.stages.evaluation.measure_job import read_measured
 from hpcddm.stages.evaluation.neighbours_job import merge_ranges
+from hpcddm.stages.progress import advance
 
 FLOOR = "floor"
 """Name of the figures of training images, beside those of the arms."""
@@ -56,8 +57,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
         inputs = MetricInputs(samples, real, train, merge_ranges(experiment, unit, TRAIN if is_floor else arm))
         metrics = _metrics(samples, images, is_floor)
         for done, metric in enumerate(metrics):
-            unit.stop_if_requested()
-            unit.heartbeat.beat(number * len(metrics) + done, len(arms) * len(metrics))
+            advance(unit, number * len(metrics) + done, len(arms) * len(metrics))
             own[metric.full_key(unit.name, images)] = _figure(metric, metric.compute(inputs), metric.left_out(inputs))
             if isinstance(metric, OfNeighbours) and inputs.merged_overlap is not None:
                 value, *left_out = metric.read(inputs.merged_overlap)

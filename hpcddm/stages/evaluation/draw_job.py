@@ -13,6 +13,7 @@ from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import EVALUATION
 from hpcddm.sampling.draw_images import UnitSampler
 from hpcddm.stages.evaluation.draw import arm_names, draw_range
+from hpcddm.stages.progress import advance
 from hpcddm.stages.training.train import missing_experts
 from hpcddm.stages.workload import DECODE_LATENTS, Work, Workload
 
@@ -29,8 +30,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     for first in range(start, stop, experiment.evaluate.batch):
         rows = range(first, first + experiment.evaluate.batch)
         for number, (name, arm) in enumerate(arms.items()):
-            unit.stop_if_requested()
-            unit.heartbeat.beat((first - start) * len(arms) + number * len(rows), total)
+            advance(unit, (first - start) * len(arms) + number * len(rows), total)
             arm.add(*drawing.draw(name, rows, numbers[rows]))
     unit.heartbeat.beat(total, total)
     with atomic.replacing(unit.folder / EVALUATION, durable=False) as staged, h5py.File(staged, "w") as file:

@@ -23,6 +23,7 @@ from hpcddm.stages.evaluation.measure_real_job import (
     places,
     write,
 )
+from hpcddm.stages.progress import advance
 from hpcddm.stages.workload import Work, Workload
 
 
@@ -35,8 +36,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
         for rows in blocks(start, stop):
             labels, captions = conditions(experiment, reader, numbers[rows.start : rows.stop])
             for number, arm in enumerate(arms):
-                unit.stop_if_requested()
-                unit.heartbeat.beat((rows.start - start) * len(arms) + number * len(rows), len(arms) * (stop - start))
+                advance(unit, (rows.start - start) * len(arms) + number * len(rows), len(arms) * (stop - start))
                 images = file[arm]["images"][rows.start - start : rows.stop - start]
                 measured[arm].append(evaluator.measure(images, labels, captions))
     return Result([MEASUREMENTS], {"images": stop - start, "values": write(unit.folder / MEASUREMENTS, measured)})

@@ -20,6 +20,7 @@ from hpcddm.runs.files import MEASUREMENTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.stages.evaluation.measure_real import OWN, encoders_by_label, evaluator_of, networks_of, range_name
+from hpcddm.stages.progress import advance
 from hpcddm.stages.workload import EVALUATOR, READING, Work, Workload
 
 SPLITS = (HELDOUT, TRAIN)
@@ -39,8 +40,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     for number, split in enumerate(SPLITS):
         reader, numbers = run_samples.open_reader(unit, split), run_samples.evaluation_samples(unit, experiment, split)
         for rows in blocks(start, stop):
-            unit.stop_if_requested()
-            unit.heartbeat.beat(number * (stop - start) + rows.start - start, len(SPLITS) * (stop - start))
+            advance(unit, number * (stop - start) + rows.start - start, len(SPLITS) * (stop - start))
             labels, captions = conditions(experiment, reader, numbers[rows.start : rows.stop])
             images = reader.images(numbers[rows.start : rows.stop])
             measured[split].append(evaluator.measure(images, labels, captions))

@@ -66,6 +66,7 @@ from hpcddm.stages.data.cluster_report import RANDOM_IMAGES
 from hpcddm.stages.evaluation.compare import compare_keys
 from hpcddm.stages.evaluation.draw import arm_names, draw_range
 from hpcddm.stages.evaluation.measure_real import OWN, encoders_by_label
+from hpcddm.stages.progress import advance
 from hpcddm.stages.report.report import GALLERY_IMAGES
 from hpcddm.stages.training.train import missing_experts
 from hpcddm.stages.workload import DECODE_LATENTS, Work, Workload
@@ -355,6 +356,5 @@ class SharedSamples:
         return by_arm
 
     def _report_progress(self) -> None:
-        self.unit.stop_if_requested()
-        self.unit.heartbeat.beat(self.done, 2 * len(self.arms) + len(self.alone))
+        advance(self.unit, self.done, 2 * len(self.arms) + len(self.alone))
         self.done += 1
