@@ -82,11 +82,8 @@ def measure_quality(
     condition = conditions.create_condition(experiment.data, locate)
     logits_of = partial(_logits, experiment.seed, router, reader, numbers, x0_of, condition, pause)
     measured, fitted = range(1, len(numbers), 2), range(0, len(numbers), 2)
-    conditional, unconditional, clusters = (
-        logits_of(measured, True),
-        logits_of(measured, False),
-        reader.clusters(numbers[measured]).numpy(),
-    )
+    conditional, unconditional = (logits_of(measured, is_conditional) for is_conditional in (True, False))
+    clusters = reader.clusters(numbers[measured]).numpy()
     training = experiment.router.training
     if training is not None and experiment.cluster.experts > 1 and not varies(conditional):
         raise diverged_error(ROUTER, "the router answers the same for all held-out images", training)
@@ -124,11 +121,10 @@ def _logits(
         block = rows[start : start + IMAGES_AT_ONCE]
         x0 = x0_of(numbers[block]).cpu()
         block_condition = condition.of_samples(reader, numbers[block]) if is_conditional else condition.null(len(block))
+        asked = block_condition.to(device)
         eps = keyed.gaussian(seed, ROUTER_NOISE, block, tuple(x0.shape[1:]))
         levels = [torch.full((len(block),), level) for level in NOISE_LEVELS]
-        logits = [
-            router(LINEAR.perturb(x0, eps, t).to(device), t.to(device), block_condition.to(device)) for t in levels
-        ]
+        logits = [router(LINEAR.perturb(x0, eps, t).to(device), t.to(device), asked) for t in levels]
         blocks.append(torch.stack(logits).cpu().numpy())
     return np.concatenate(blocks, axis=1)
 

@@ -42,10 +42,8 @@ class UnitSampler:
         self.device = choose_device(unit, uses_all=experiment.evaluate.placement.uses_all_gpus)
         weights = selected_weights(experiment)
         self.ensemble = load_ensemble.load_ensemble(experiment, unit.run.unit, unit.inputs, self.device, weights)
-        self.space, self.condition = (
-            create_space(experiment.data, unit.input),
-            conditions.create_condition(experiment.data, unit.input),
-        )
+        self.space = create_space(experiment.data, unit.input)
+        self.condition = conditions.create_condition(experiment.data, unit.input)
         self.reader = run_samples.open_reader(unit, HELDOUT)
 
     def conditions_and_clusters(self, heldout_numbers: Numbers) -> tuple[Condition, Int[Tensor, " n"]]:

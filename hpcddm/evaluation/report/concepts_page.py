@@ -1,7 +1,6 @@
 """Page about the concepts: which frequency counts, badly drawn concepts, and changes of the partition."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,15 +17,9 @@ from hpcddm.evaluation.report.concept_facts import (
 )
 from hpcddm.evaluation.report.concept_images import ConceptImages
 from hpcddm.evaluation.report.concept_plots import ArmCurve
-from hpcddm.files import atomic
 
 PICTURE_COLUMNS, IMAGES_WIDTH, PICTURE_PIXELS = 2, 136, 48
 """Pictures in a row of one arm, its width in CSS pixels, and the largest side of a picture."""
-
-
-def write(facts: ConceptFacts, shown: ConceptImages, path: Path) -> None:
-    """Write the page in one step; equal contents give equal bytes."""
-    atomic.write_text(path, render(facts, shown))
 
 
 def render(facts: ConceptFacts, shown: ConceptImages) -> str:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,18 +12,12 @@ from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.report import concepts_page, image_grids, plots, rendering
 from hpcddm.evaluation.report.report_content import ReportContent
 from hpcddm.evaluation.result_warnings import at_chance, beyond_real
-from hpcddm.files import atomic
 
 MONOLITH, STUDENT = "monolith", "student"
 FLOOR = "training images"
 PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
 GALLERY_COLUMNS, GALLERY_WIDTH, GALLERY_PIXELS = 10, 880, 96
 """Images in a row of a gallery, its largest width in CSS pixels, and the largest side of an image."""
-
-
-def write(content: ReportContent, path: Path) -> None:
-    """Write the page in one step; equal contents give equal bytes."""
-    atomic.write_text(path, render(content))
 
 
 def render(content: ReportContent) -> str:

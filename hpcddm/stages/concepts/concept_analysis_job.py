@@ -84,7 +84,7 @@ def _show(experiment: Experiment, unit: Unit, facts: ConceptFacts) -> None:
     files = [unit.input(key, PICTURES_FILE) for key in scores_keys(experiment)]
     shown = concept_images.gather(files, facts.pictured())
     concept_images.write(shown, unit.folder / SHOWN_FILE)
-    concepts_page.write(facts, shown, unit.folder / CONCEPTS_PAGE)
+    atomic.write_text(unit.folder / CONCEPTS_PAGE, concepts_page.render(facts, shown))
 
 
 def _scores(experiment: Experiment, unit: Unit, choice: ConceptSelection) -> Iterator[Score]:

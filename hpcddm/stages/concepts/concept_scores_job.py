@@ -143,10 +143,8 @@ class Scoring:
     def __init__(self, experiment: Experiment, unit: Unit, device: torch.device, choice: ConceptSelection) -> None:
         self._experiment, self._choice, self.chance = experiment, choice, ChanceScores()
         self._homes = stage_outputs.homes(experiment, unit)
-        extractor, pixels = (
-            load_ensemble.load_evaluator(experiment, EXTRACTOR, unit.run.unit, device),
-            build_classifier.pixels(experiment),
-        )
+        extractor = load_ensemble.load_evaluator(experiment, EXTRACTOR, unit.run.unit, device)
+        pixels = build_classifier.pixels(experiment)
 
         @torch.no_grad()
         def extract(images: Images) -> np.ndarray:
@@ -156,9 +154,8 @@ class Scoring:
             return features
 
         nearest = _nearest(experiment, unit) if nearest_keys(experiment) else None
-        self._ruler = ConceptScorer(
-            stage_outputs.tagger(experiment, unit, device), extract, nearest, _pairwise(experiment)
-        )
+        tagger = stage_outputs.tagger(experiment, unit, device)
+        self._ruler = ConceptScorer(tagger, extract, nearest, _pairwise(experiment))
         self._reader, self._trained = run_samples.open_reader(unit, HELDOUT), run_samples.open_reader(unit, TRAIN)
 
     @cached_property

@@ -54,7 +54,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
         for index, cluster in enumerate(facts.clusters)
     ]
     atomic.write_json(unit.folder / CLUSTERS_FILE, facts.as_json())
-    clusters_page.write(experiment.name, facts, clusters, unit.folder / CLUSTERS_PAGE)
+    atomic.write_text(unit.folder / CLUSTERS_PAGE, clusters_page.render(experiment.name, facts, clusters))
     for warning in facts.warnings():
         print(f"warning: {warning}", flush=True)
     return Result([CLUSTERS_FILE, CLUSTERS_PAGE], {"warnings": facts.warnings()})

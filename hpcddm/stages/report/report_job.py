@@ -62,6 +62,7 @@ from hpcddm.sampling import nfe
 from hpcddm.sampling.diagnostics import diagnose
 from hpcddm.sampling.draw_images import UnitSampler
 from hpcddm.sampling.sampler import sample
+from hpcddm.sampling.velocity import EnsembleVelocity
 from hpcddm.stages.data.cluster_report import RANDOM_IMAGES
 from hpcddm.stages.evaluation.compare import compare_keys
 from hpcddm.stages.evaluation.draw import arm_names, draw_range
@@ -90,7 +91,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     costs = training_costs.training_costs(experiment, unit.inputs)
     metrics["warnings"] = result_warnings(experiment, metrics, costs)
     atomic.write_json(unit.folder / METRICS, metrics)
-    page.write(_content(experiment, unit, metrics, shown.galleries()), unit.folder / PAGE)
+    atomic.write_text(unit.folder / PAGE, page.render(_content(experiment, unit, metrics, shown.galleries())))
     kept = ("arms", "floor", "missing_experts", "remark", "leading_metric", "few_images", "warnings")
     results = {key: metrics[key] for key in kept}
     results["arms"] = {arm: _finite(values) for arm, values in metrics["arms"].items()}
@@ -322,38 +323,34 @@ class SharedSamples:
 
     def __init__(self, experiment: Experiment, unit: Unit):
         self.experiment, self.unit = experiment, unit
-        self.rows, drawing = _gallery(experiment), UnitSampler(experiment, unit)
+        rows, drawing = _gallery(experiment), UnitSampler(experiment, unit)
         self.ensemble, self.space = drawing.ensemble, drawing.space
-        shown = run_samples.evaluation_samples(unit, experiment)[self.rows]
-        self.condition, self.clusters = drawing.conditions_and_clusters(shown)
+        shown = run_samples.evaluation_samples(unit, experiment)[rows]
+        condition, self.clusters = drawing.conditions_and_clusters(shown)
+        self.drawn_from = experiment.seed, rows, condition, self.space, experiment.evaluate
         self.arms = arm_names(experiment)
         self.alone = [f"expert-{index}" for index, expert in enumerate(self.ensemble.experts) if expert is not None]
         self.done = 0
 
     def galleries(self) -> list[Gallery]:
         """Draw the gallery of every arm and of every expert alone, all from the same noise."""
-        evaluate, galleries = self.experiment.evaluate, []
+        galleries = []
         for arm in (*self.arms, *self.alone):
             self._report_progress()
-            field = self.ensemble.field(arm, evaluate, self.clusters)
-            drawn = sample(field, self.experiment.seed, self.rows, self.condition, self.space, evaluate)
+            drawn = sample(self._field(arm), *self.drawn_from)
             galleries.append(Gallery(arm, self.space.to_images(drawn)))
         return galleries
 
     def diagnostics(self) -> dict[str, dict[str, Any]]:
         """Measure the router's entropy, the experts' disagreement and the step-refinement gap of every arm."""
-        evaluate, by_arm = self.experiment.evaluate, {}
+        by_arm = {}
         for arm in self.arms:
             self._report_progress()
-            by_arm[arm] = diagnose(
-                partial(self.ensemble.field, arm, evaluate, self.clusters),
-                self.experiment.seed,
-                self.rows,
-                self.condition,
-                self.space,
-                evaluate,
-            )
+            by_arm[arm] = diagnose(partial(self._field, arm), *self.drawn_from)
         return by_arm
+
+    def _field(self, arm: str) -> EnsembleVelocity:
+        return self.ensemble.field(arm, self.experiment.evaluate, self.clusters)
 
     def _report_progress(self) -> None:
         advance(self.unit, self.done, 2 * len(self.arms) + len(self.alone))

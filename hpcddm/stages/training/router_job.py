@@ -93,10 +93,8 @@ def _train(experiment: Experiment, unit: Unit) -> tuple[Result, list[float]]:
     if experiment.router.samples:
         drawn, plan = draw_missing(experiment, unit)
         opened = nullcontext(drawn)
-        outputs, results = (
-            [ROUTER_SAMPLES, ROUTER_SAMPLES_INFO],
-            {"sampling_flops": flops_budget.router_samples_flops(experiment, plan.images)},
-        )
+        outputs = [ROUTER_SAMPLES, ROUTER_SAMPLES_INFO]
+        results = {"sampling_flops": flops_budget.router_samples_flops(experiment, plan.images)}
         lists = [np.flatnonzero(plan.clusters == expert) for expert in experts]
     else:
         opened = run_samples.training_reader(experiment, unit, augmentations=experiment.data.augmentations)
@@ -117,9 +115,8 @@ def _train(experiment: Experiment, unit: Unit) -> tuple[Result, list[float]]:
         task = Task(experiment.seed, model, _loss, batches, to_x, flops_per_image=flops)
         trained = train(task, training, unit)
     results |= trained.results | weights_files.training_costs(training, flops, results.get("sampling_flops", 0))
-    return Result(
-        outputs + trained.outputs, results | build_denoiser.initial_weights_record(experiment, unit)
-    ), log_prior
+    results |= build_denoiser.initial_weights_record(experiment, unit)
+    return Result(outputs + trained.outputs, results), log_prior
 
 
 def _fit(experiment: Experiment, unit: Unit) -> tuple[Result, list[float]]:

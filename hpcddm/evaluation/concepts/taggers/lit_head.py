@@ -82,10 +82,8 @@ def train_head(
         torch.manual_seed(seed)
         image, text = _maps(features, names, pairs, training, seed, stream)
     order = BalancedOrder(pairs, seed, stream)
-    own_names, steps = (
-        names[torch.from_numpy(order.concepts)].to(training.device),
-        -(-training.images // training.batch),
-    )
+    own_names = names[torch.from_numpy(order.concepts)].to(training.device)
+    steps = -(-training.images // training.batch)
     # Linear maps overfit small sets of images, unless they decay fast.
     optimiser = torch.optim.AdamW(
         [*image.parameters(), *text.parameters()], training.learning_rate, weight_decay=training.weight_decay
@@ -94,9 +92,8 @@ def train_head(
     for step in range(steps):
         rows, right = order.at(range(step * training.batch, (step + 1) * training.batch))
         logits = image(_rows(features, rows, training.device)) @ text(own_names).T / training.temperature
-        loss = F.cross_entropy(
-            _without_others(logits, rows, right, pairs, order), torch.from_numpy(right).to(logits.device)
-        )
+        others_hidden = _without_others(logits, rows, right, pairs, order)
+        loss = F.cross_entropy(others_hidden, torch.from_numpy(right).to(logits.device))
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
