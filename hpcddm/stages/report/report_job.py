@@ -226,12 +226,7 @@ def _evaluator(experiment: Experiment, unit: Unit, key: str) -> dict[str, Any]:
     return {"name": name, "sha256": digests[WEIGHTS], "heldout_accuracy": unit.inputs[key].results["heldout_accuracy"]}
 
 
-def _content(
-    experiment: Experiment,
-    unit: Unit,
-    metrics: dict[str, Any],
-    galleries: list[Gallery],
-) -> ReportContent:
+def _content(experiment: Experiment, unit: Unit, metrics: dict[str, Any], galleries: list[Gallery]) -> ReportContent:
     dense, (asked_for, gallery_texts) = _train_flops(experiment, unit.inputs), _asked(experiment, unit)
     facts = _facts(experiment, unit)
     return ReportContent(

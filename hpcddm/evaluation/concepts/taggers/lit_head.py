@@ -80,7 +80,10 @@ def train_head(
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        image, text = _maps(features, names, pairs, training, seed, stream)
+        scaled = np.unique(pairs.rows)
+        scaled = scaled[np.sort(keyed.random_subset(seed, f"{stream}/{MAP_SCALE}", len(scaled), FOR_SCALE))]
+        image = LinearMap(_rows(features, scaled, torch.device("cpu")), training.width).to(training.device)
+        text = LinearMap(names, training.width).to(training.device)
     order = BalancedOrder(pairs, seed, stream)
     own_names = names[torch.from_numpy(order.concepts)].to(training.device)
     steps = -(-training.images // training.batch)
@@ -109,21 +112,6 @@ def map_features(
     """Map features of images by the map of a head, to unit vectors."""
     vectors = features @ weights[:, :-1].T + weights[:, -1]
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-
-
-def _maps(
-    features: Float16[np.ndarray, "n d"],
-    names: Float32[Tensor, "v e"],
-    pairs: TrainingPairs,
-    training: HeadTraining,
-    seed: int,
-    stream: str,
-) -> tuple[LinearMap, LinearMap]:
-    """Return the freshly initialised maps of images and of names."""
-    rows = np.unique(pairs.rows)
-    rows = rows[np.sort(keyed.random_subset(seed, f"{stream}/{MAP_SCALE}", len(rows), FOR_SCALE))]
-    shown = _rows(features, rows, torch.device("cpu"))
-    return LinearMap(shown, training.width).to(training.device), LinearMap(names, training.width).to(training.device)
 
 
 def _rows(features: Float16[np.ndarray, "n d"], rows: np.ndarray, device: torch.device) -> Float32[Tensor, "m d"]:
