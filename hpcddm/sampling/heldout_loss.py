@@ -67,9 +67,8 @@ class HeldoutLoss:
         total = 0.0
         for rows, x0, noise, t in self._noisy(numbers, level, device):
             chosen = numbers[rows.start : rows.stop]
-            told = (
-                self._condition.of_samples(self._reader, chosen) if is_conditioned else self._condition.null(len(rows))
-            )
+            own = self._condition
+            told = own.of_samples(self._reader, chosen) if is_conditioned else own.null(len(rows))
             prediction = network(self._objective.perturb(x0, noise, t), t, told.to(device))
             total += self._objective.loss(prediction, x0, noise, t).double().sum().item()
         return total / len(numbers)

@@ -110,9 +110,8 @@ class SamplePlan:
         batches, start = [], 0
         for expert, count in enumerate(self.images):
             stop = start + count
-            batches += [
-                (expert, range(first, min(first + self.batch, stop))) for first in range(start, stop, self.batch)
-            ]
+            firsts = range(start, stop, self.batch)
+            batches += [(expert, range(first, min(first + self.batch, stop))) for first in firsts]
             start = stop
         return batches
 

@@ -53,9 +53,8 @@ def summarise(fits: Fits, arm: str, difference: str) -> Summary:
         return Summary(f"{cannot}.", [f"No concept has a score by {arm}."])
     curve = fits["arms"][arm]["total"]
     slope = (curve["fit"] or {}).get("slope")
-    over = f"All by {arm}; 95 % intervals over {against['concepts']} concepts" + (
-        f", of each the mean of {runs} runs." if runs > 1 else "."
-    )
+    mean = f", of each the mean of {runs} runs" if runs > 1 else ""
+    over = f"All by {arm}; 95 % intervals over {against['concepts']} concepts{mean}."
     if curve["effective_concepts"] < curve["concepts"]:
         over += f" They share captions: their mean is as certain as that of at least {curve['effective_concepts']:.0f}."
     if against["comparison"] is None:

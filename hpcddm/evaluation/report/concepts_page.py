@@ -24,9 +24,8 @@ PICTURE_COLUMNS, IMAGES_WIDTH, PICTURE_PIXELS = 2, 136, 48
 
 def render(facts: ConceptFacts, shown: ConceptImages) -> str:
     """Render the page of a run's concepts as HTML in ASCII."""
-    return rendering.render(
-        "concepts.html.j2", name=facts.content["experiment"], concepts=template_values(facts, shown)
-    )
+    values = template_values(facts, shown)
+    return rendering.render("concepts.html.j2", name=facts.content["experiment"], concepts=values)
 
 
 def template_values(facts: ConceptFacts, shown: ConceptImages) -> dict[str, Any]:
@@ -45,11 +44,8 @@ def _curves(facts: ConceptFacts) -> list[tuple[str, str, str]]:
     """Draw the score against both frequencies, each plot with its title and a remark."""
     drawn = []
     for kind, key, title in (("total", "frequency", "All the data"), ("home", "at_home", "Inside its expert")):
-        arms = [
-            ArmCurve(arm, facts.fitted[arm][kind], _points(facts.rows, arm, key))
-            for arm in facts.arms
-            if arm in facts.fitted
-        ]
+        fitted = [arm for arm in facts.arms if arm in facts.fitted]
+        arms = [ArmCurve(arm, facts.fitted[arm][kind], _points(facts.rows, arm, key)) for arm in fitted]
         if arms:
             label = f"training samples, {title.lower()}"
             svg = concept_plots.quality(f"concepts-{kind}", arms, label)

@@ -50,9 +50,8 @@ def rows(experiment: Experiment, metrics: dict[str, Any], inputs: dict[str, Mani
 def trained_denoisers(experiment: Experiment, inputs: dict[str, Manifest]) -> list[DenoiserContent]:
     """List the monolith and the student, then the experts, leaving out missing ones."""
     dense = {key: experiment.expert_config() for key in (MONOLITH, STUDENT) if key in inputs}
-    configs = dense | {
-        expert_key(index): experiment.expert_config(index) for index in range(experiment.cluster.experts)
-    }
+    experts = range(experiment.cluster.experts)
+    configs = dense | {expert_key(index): experiment.expert_config(index) for index in experts}
     own = training_costs.training_costs(experiment, inputs)
     return [
         _denoiser(experiment, key, config, inputs[key], own[key]) for key, config in configs.items() if key in inputs

@@ -81,9 +81,8 @@ class LeastSquares:
         """
         variance, degrees = _jackknife_variance(statistic), residual_degrees(self.cosines, self.design)
         if self.cosines is not None:
-            shared, degrees = linear_variance(
-                self.cosines, self.outcomes, self.design, np.array(combination, dtype=np.float64)
-            )
+            weights = np.array(combination, dtype=np.float64)
+            shared, degrees = linear_variance(self.cosines, self.outcomes, self.design, weights)
             variance = max(variance, shared)
         return _estimate(statistic, variance, degrees)
 

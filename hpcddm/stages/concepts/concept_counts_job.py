@@ -70,9 +70,8 @@ def _choice(
     for concept, own_bin in bin_of.items():
         having, trained = (each.samples[each.concepts == concept] for each in (pairs, seen))
         real = having[keyed.random_subset(own.seed, REAL_IMAGES.format(concept=concept), len(having), own.max_real)]
-        shown = trained[
-            keyed.random_subset(own.seed, TRAINED_IMAGES.format(concept=concept), len(trained), own.samples)
-        ]
+        stream = TRAINED_IMAGES.format(concept=concept)
+        shown = trained[keyed.random_subset(own.seed, stream, len(trained), own.samples)]
         places = np.flatnonzero(np.isin(others, having)).tolist()
         count = min(int(different[concept]), len(real))
         named = [in_captions[number] for number in real.tolist()]

@@ -49,11 +49,8 @@ def _by_clusters(experiment: Experiment, unit: Unit) -> Result:
         lists[name], digests[name] = _write(experiment, unit, catalog, expert, numbers)
         unit.heartbeat.beat(expert + 1, num_experts)
     digests[ALL] = digest([digests, _heldout_digest(unit)])
-    trained = (
-        _add_other_clusters(experiment, unit, clusters, lists, digests)
-        if experiment.experts.other_clusters_share
-        else []
-    )
+    share = experiment.experts.other_clusters_share
+    trained = _add_other_clusters(experiment, unit, clusters, lists, digests) if share else []
     print(f"cluster sizes {sizes}, largest / mean {max(sizes) * num_experts / sum(sizes):.2f}", flush=True)
     ranges = {key: assigned.digest for key, assigned in unit.inputs_of("assign").items()}
     atomic.write_json(unit.folder / LISTS_FILE, {"lists": lists, DIGESTS: digests, "clusters": ranges})

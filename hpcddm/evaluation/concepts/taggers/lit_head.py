@@ -88,9 +88,8 @@ def train_head(
     own_names = names[torch.from_numpy(order.concepts)].to(training.device)
     steps = -(-training.images // training.batch)
     # Linear maps overfit small sets of images, unless they decay fast.
-    optimiser = torch.optim.AdamW(
-        [*image.parameters(), *text.parameters()], training.learning_rate, weight_decay=training.weight_decay
-    )
+    trained = [*image.parameters(), *text.parameters()]
+    optimiser = torch.optim.AdamW(trained, training.learning_rate, weight_decay=training.weight_decay)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     for step in range(steps):
         rows, right = order.at(range(step * training.batch, (step + 1) * training.batch))
