@@ -1,11 +1,11 @@
 """What units of several stages have in common: trainings, units that read what networks take, and units that draw."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.pipeline.fingerprints import SAMPLES
+from hpcddm.pipeline.fingerprints import ALL, SAMPLES
 from hpcddm.pipeline.stage import GpuUse, UnitKind
-from hpcddm.runs.unit_keys import expert_keys
+from hpcddm.runs.unit_keys import CATALOG, expert_keys
 from hpcddm.runs.unit_training import unit_training
 from hpcddm.stages.data.encode_captions import captions_read, uncounted_captions
 from hpcddm.stages.data.latents import space_keys, space_parts
@@ -14,6 +14,26 @@ from hpcddm.stages.data.latents import space_keys, space_parts
 def network_inputs(experiment: Experiment) -> list[str]:
     """List the units that make the space of x and the states of captions."""
     return [*space_keys(experiment), *captions_read(experiment)]
+
+
+class UnitsOfInputs(UnitKind):
+    """Units whose results follow from their inputs alone."""
+
+    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
+        """Include nothing: the required units determine the result."""
+        return {}
+
+
+class CatalogUnits(UnitKind):
+    """Units that read samples of all splits, with no regard to clusters."""
+
+    def requires(self, experiment: Experiment, key: str) -> list[str]:
+        """Return the catalog."""
+        return [CATALOG]
+
+    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
+        """Include the samples, not their locations."""
+        return {CATALOG: ALL}
 
 
 class TrainingUnits(UnitKind):
