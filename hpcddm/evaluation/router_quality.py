@@ -9,6 +9,7 @@ from jaxtyping import Int64
 from torch import nn
 
 from hpcddm.config.experiment import Experiment
+from hpcddm.data.catalog import split_into_blocks
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import Reader
 from hpcddm.diffusion.conditions import base as conditions
@@ -81,9 +82,8 @@ def measure_quality(
     def logits_of(rows: range, is_conditional: bool) -> np.ndarray:
         """Compute the logits (levels, N, K) of samples at every noise level; rows: their positions in `numbers`."""
         blocks = []
-        for start in range(0, len(rows), IMAGES_AT_ONCE):
+        for block in split_into_blocks(rows, IMAGES_AT_ONCE):
             pause()
-            block = rows[start : start + IMAGES_AT_ONCE]
             own, x0 = numbers[block], x0_of(numbers[block]).cpu()
             asked = (condition.of_samples(reader, own) if is_conditional else condition.null(len(block))).to(device)
             eps = keyed.gaussian(experiment.seed, ROUTER_NOISE, block, tuple(x0.shape[1:]))

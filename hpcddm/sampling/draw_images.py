@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import run_samples
-from hpcddm.data.catalog import Catalog
+from hpcddm.data.catalog import Catalog, split_into_blocks
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import CatalogReader
 from hpcddm.data.run_samples import open_catalog
@@ -120,8 +120,7 @@ def draw(
     evaluate, space, device = experiment.evaluate, create_space(experiment.data, run.output), current_device()
     condition_of_each, clusters = _conditions_and_clusters(experiment, run, request, is_oracle)
     blocks = []
-    for start in range(0, request.count, evaluate.batch):
-        rows = range(start, min(start + evaluate.batch, request.count))
+    for rows in split_into_blocks(range(request.count), evaluate.batch):
         block = slice(rows.start, rows.stop)
         own_clusters = None if clusters is None else clusters[block].to(device)
         field = ensemble.field(arm, evaluate, own_clusters)

@@ -16,6 +16,7 @@ from jaxtyping import UInt8
 from hpcddm.config.experiment import Experiment, ExpertSamples
 from hpcddm.config.sampling import SamplerSettings
 from hpcddm.config.schema import settings_to_hash
+from hpcddm.data.catalog import split_into_blocks
 from hpcddm.data.reader import ArrayReader
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.spaces.base import create_space
@@ -110,8 +111,7 @@ class SamplePlan:
         batches, start = [], 0
         for expert, count in enumerate(self.images):
             stop = start + count
-            firsts = range(start, stop, self.batch)
-            batches += [(expert, range(first, min(first + self.batch, stop))) for first in firsts]
+            batches += [(expert, rows) for rows in split_into_blocks(range(start, stop), self.batch)]
             start = stop
         return batches
 

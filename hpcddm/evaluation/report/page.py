@@ -70,7 +70,13 @@ class ModelRow:
     ratio: str = ""
 
 
-def table(metrics: dict[str, Any]) -> dict[str, ModelRow]:
+Rows = dict[str, ModelRow]
+"""Rows of the table by arm, the floor last."""
+ArmFigures = Mapping[str, dict[str, float]]
+"""Values by arm, then by the key of the metric."""
+
+
+def table(metrics: dict[str, Any]) -> Rows:
     """Format the table's rows by arm, the floor last."""
     arms = metrics["arms"]
     monolith = arms.get(MONOLITH, {}).get("train_flops")
@@ -113,9 +119,7 @@ def _columns(metrics: dict[str, Any]) -> list[Metric]:
     return [metric for metric in led if metric.key not in metrics["unavailable_metrics"]]
 
 
-def _add_cells(
-    rows: dict[str, ModelRow], metric: Metric, arms: Mapping[str, dict[str, float]], floor: dict[str, float]
-) -> None:
+def _add_cells(rows: Rows, metric: Metric, arms: ArmFigures, floor: dict[str, float]) -> None:
     """Write one metric into all rows."""
     form = _form(metric, _finite(arms, metric.key).values())
     for name, row in rows.items():
@@ -123,9 +127,7 @@ def _add_cells(
         row.cells[metric.key] = _text(values[metric.key], form) if metric.key in values else ""
 
 
-def _mark_best(
-    rows: Mapping[str, ModelRow], metric: Metric, arms: Mapping[str, dict[str, float]], baseline: str
-) -> None:
+def _mark_best(rows: Rows, metric: Metric, arms: ArmFigures, baseline: str) -> None:
     """Mark the best value of an arm that is called better, or that of the baseline if all others are called worse."""
     values = _finite(arms, metric.key)
     if not values:
@@ -138,7 +140,7 @@ def _mark_best(
             rows[name].best.append(metric.key)
 
 
-def _finite(arms: Mapping[str, dict[str, float]], key: str) -> dict[str, float]:
+def _finite(arms: ArmFigures, key: str) -> dict[str, float]:
     """Return the finite values of a metric by arm."""
     return {name: arm[key] for name, arm in arms.items() if arm.get(key) is not None}
 

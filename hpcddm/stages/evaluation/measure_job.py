@@ -7,6 +7,7 @@ import numpy as np
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import run_samples
+from hpcddm.data.catalog import split_into_blocks
 from hpcddm.evaluation.evaluators import Measurements
 from hpcddm.evaluation.metrics.metric_inputs import ImageSet
 from hpcddm.files import hdf5
@@ -16,7 +17,7 @@ from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.stages.evaluation.draw import arm_names
 from hpcddm.stages.evaluation.measure import sampled_unit
 from hpcddm.stages.evaluation.measure_real_job import (
-    blocks,
+    MEASURED_AT_ONCE,
     conditions,
     create_evaluator,
     evaluator_work,
@@ -33,7 +34,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     reader, numbers = run_samples.open_reader(unit, HELDOUT), run_samples.evaluation_samples(unit, experiment)
     arms, measured = arm_names(experiment), defaultdict[str, list[Measurements]](list)
     with hdf5.open_checked(unit.input(sampled_unit(unit.key), EVALUATION)) as file:
-        for rows in blocks(start, stop):
+        for rows in split_into_blocks(range(start, stop), MEASURED_AT_ONCE):
             labels, captions = conditions(experiment, reader, numbers[rows.start : rows.stop])
             for number, arm in enumerate(arms):
                 advance(unit, (rows.start - start) * len(arms) + number * len(rows), len(arms) * (stop - start))
