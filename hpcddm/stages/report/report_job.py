@@ -139,20 +139,16 @@ def _metrics(experiment: Experiment, unit: Unit) -> dict[str, Any]:
     figures = comparisons.summarise(compared)
     for name, arm in figures["arms"].items():
         arm["train_flops"] = flops.get(name, flops[ENSEMBLE])
-    return (
-        figures
-        | {
-            "unavailable_metrics": comparisons.unavailable(list(compared.values()), classes is not None),
-            "missing_experts": missing_experts(experiment, unit.inputs),
-            "remark": _remark(experiment, unit),
-            "extractors": _extractors(experiment, unit),
-            "classifier": _evaluator(experiment, unit, CLASSIFIER) | chance if classes else None,
-            "steps": experiment.evaluate.steps,
-            "guidance": experiment.evaluate.guidance,
-        }
-        | ({"contradictions": contradictions} if contradictions else {})
-        | _probes(unit)
-    )
+    figures |= {
+        "unavailable_metrics": comparisons.unavailable(list(compared.values()), classes is not None),
+        "missing_experts": missing_experts(experiment, unit.inputs),
+        "remark": _remark(experiment, unit),
+        "extractors": _extractors(experiment, unit),
+        "classifier": _evaluator(experiment, unit, CLASSIFIER) | chance if classes else None,
+        "steps": experiment.evaluate.steps,
+        "guidance": experiment.evaluate.guidance,
+    }
+    return figures | ({"contradictions": contradictions} if contradictions else {}) | _probes(unit)
 
 
 def _probes(unit: Unit) -> dict[str, Any]:
