@@ -1,5 +1,7 @@
 """Contents of concepts.json with a planted answer, made by what the stage makes them of."""
 
+from dataclasses import asdict
+
 import numpy as np
 
 from hpcddm.evaluation.concepts import analysis, concept_table
@@ -58,7 +60,7 @@ def content(
     advice = advise(rows, counts.samples.tolist(), ARM, dense_arm)
     moved = {"train": 120, "heldout": 11} if advice.worst else {"train": 0, "heldout": 0}
     proposal = {"moved": moved, "concepts": advice.worst, "file": "proposal.csv"}
-    return made | {"advice": advice.as_json(), "proposal": proposal, "fits": analysis.fits([made])}
+    return made | {"advice": asdict(advice), "proposal": proposal, "fits": analysis.fits([made])}
 
 
 def _counts(experts, concepts):

@@ -16,11 +16,6 @@ class AutoencoderSettings(VariantSettings):
     moments: ClassVar[int] = 2
     """Number of maps per image: 2, mean and log-variance, or 1, the latents themselves."""
 
-    @property
-    def needs_gpu(self) -> bool:
-        """True for an autoencoder that must not run on a CPU."""
-        return False
-
     @abstractmethod
     def shape(self, channels: int, image_size: int) -> Shape:
         """Return the shape of the latents of images of so many channels and pixels a side.

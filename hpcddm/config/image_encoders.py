@@ -24,11 +24,6 @@ class SampleEncoderSettings(VariantSettings):
     reads_images: ClassVar[bool] = True
     """False for an encoder that sees no picture."""
 
-    @property
-    def needs_gpu(self) -> bool:
-        """True for what must not run on a CPU."""
-        return False
-
     @abstractmethod
     def dimensions(self, data: ImageShape) -> int:
         """Return the number of features per sample."""

@@ -4,11 +4,10 @@ from abc import abstractmethod
 from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
-from pydantic_core import PydanticCustomError
 
 from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.data_shapes import NetworkData, require_num_classes
-from hpcddm.config.schema import Positive, VariantSettings
+from hpcddm.config.schema import Positive, VariantSettings, inner_error
 
 
 class LayoutSettings(VariantSettings):
@@ -161,8 +160,8 @@ class TransformerSettings(NetworkSettings):
         filled = dict(zip(("width", "depth", "heads"), named, strict=True))
         for key, value in filled.items():
             if values.get(key, value) != value:
-                text = f"{key}: {values[key]}, but size {values['size']} has {value}; leave one of the two out"
-                raise PydanticCustomError("inner", "{text}", {"text": text})
+                size = values["size"]
+                raise inner_error(f"{key}: {values[key]}, but size {size} has {value}; leave one of the two out")
         return values | filled
 
     def condition_form(self, data: NetworkData) -> ConditionForm:

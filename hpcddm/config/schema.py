@@ -126,6 +126,11 @@ class VariantSettings(StrictModel):
         return variants.settings_class(cls.package, value["name"]).model_validate(value)
 
 
+def inner_error(text: str) -> PydanticCustomError:
+    """Return the error of settings that contradict each other; text: first the key of one of them, then a colon."""
+    return PydanticCustomError("inner", "{text}", {"text": text})
+
+
 def default_variant(name: str) -> Any:
     """Return the default of a field whose type is the base of a variant package.
 
@@ -169,15 +174,14 @@ def settings_to_hash(settings: StrictModel) -> dict[str, Any]:
     for key, field in type(settings).model_fields.items():
         if key not in settings.not_hashed and not _holds_paths(field.annotation, field.metadata):
             value = getattr(settings, key)
-            many = isinstance(value, list)
-            inner = [
-                settings_to_hash(item) if isinstance(item, StrictModel) else item
-                for item in (value if many else [value])
-            ]
-            kept[key] = inner if many else inner[0]
+            kept[key] = list(map(_to_hash, value)) if isinstance(value, list) else _to_hash(value)
             if key in settings.hashed_if_changed and kept[key] == field.default:
                 del kept[key]
     return kept
+
+
+def _to_hash(value: Any) -> Any:
+    return settings_to_hash(value) if isinstance(value, StrictModel) else value
 
 
 def default_of_key(schema: type[StrictModel], key: str) -> Any:

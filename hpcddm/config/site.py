@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, Valida
 from pydantic_core import PydanticCustomError
 
 from hpcddm.config.sbatch_flags import SRUN, refusal_reason, sbatch_refusal_reason
-from hpcddm.config.schema import JOB_VARIABLE, CommandWord, Name, Positive, StrictModel, Word
+from hpcddm.config.schema import JOB_VARIABLE, CommandWord, Name, Positive, StrictModel, Word, inner_error
 from hpcddm.config.validation_errors import KeysOfSchema
 
 MailEvent = Literal["BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPEND", "TIME_LIMIT"]
@@ -101,8 +101,9 @@ class Resources(UnitKeys):
     @model_validator(mode="after")
     def _can_compile(self) -> "Resources":
         if self.compile_blocks and self.zero_stage == 3:
-            text = "compile_blocks: true needs zero_stage: 0, 1 or 2; in 3 weights come and go within a block"
-            raise PydanticCustomError("inner", "{text}", {"text": text})
+            raise inner_error(
+                "compile_blocks: true needs zero_stage: 0, 1 or 2; in 3 weights come and go within a block"
+            )
         return self
 
     @property
@@ -188,11 +189,10 @@ class Site(UnitKeys):
         for key in self.stages:
             self.resources_for(*key.partition("/")[::2])
         if self.clusters and self.cluster is None and self.resources.cluster is None:
-            text = (
+            raise inner_error(
                 f"cluster: needed here, too, since stages name {', '.join(self.clusters)}: jobs of several clusters ask"
                 " each other's queues by name ('scontrol show config | grep ClusterName' tells that of this one)"
             )
-            raise PydanticCustomError("inner", "{text}", {"text": text})
         return self
 
     @property
@@ -222,5 +222,4 @@ class Site(UnitKeys):
             return Resources.model_validate(values | changes)
         except ValidationError as error:
             # Each key has been validated by itself before.
-            context = {"text": f"stages.{stage}.{error.errors()[0]['msg']}"}
-            raise PydanticCustomError("inner", "{text}", context) from None
+            raise inner_error(f"stages.{stage}.{error.errors()[0]['msg']}") from None

@@ -41,9 +41,8 @@ def parse(text: str) -> StrategySettings:
 
 def is_strategy(text: str) -> bool:
     """Tell if a text has the form of a strategy's name, its numbers right or wrong."""
-    return any(
-        re.fullmatch(settings.pattern, text) for settings in variants.settings_classes(StrategySettings).values()
-    )
+    known = variants.settings_classes(StrategySettings).values()
+    return any(re.fullmatch(settings.pattern, text) for settings in known)
 
 
 def usage() -> str:

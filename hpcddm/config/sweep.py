@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
 
-from hpcddm.config.schema import Name, StrictModel
+from hpcddm.config.schema import Name, StrictModel, inner_error
 from hpcddm.files.atomic import digest
 
 MAX_LABEL = 100
@@ -39,15 +38,13 @@ class SweepFile(StrictModel):
         lengths = {key: len(values) for key, values in self.zip.items()}
         if len(set(lengths.values())) > 1:
             counts = ", ".join(f"{key} has {length}" for key, length in lengths.items())
-            raise PydanticCustomError("inner", "{text}", {"text": f"zip: needs as many values of every key; {counts}"})
+            raise inner_error(f"zip: needs as many values of every key; {counts}")
         places = {"set": self.set, "grid": self.grid, "zip": self.zip, "list": self._listed_keys()}
         for (place, first), (other, second) in itertools.combinations(places.items(), 2):
-            for key in first:
-                if key in second:
-                    text = f"{key}: is in {place} and in {other}"
-                    raise PydanticCustomError("inner", "{text}", {"text": text})
+            for key in (key for key in first if key in second):
+                raise inner_error(f"{key}: is in {place} and in {other}")
         if not (self.grid or self.zip or self.list):
-            raise PydanticCustomError("inner", "{text}", {"text": "needs grid, zip or list: nothing is varied"})
+            raise inner_error("needs grid, zip or list: nothing is varied")
         return self
 
     def _listed_keys(self) -> dict[str, None]:

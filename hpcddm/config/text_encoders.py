@@ -13,11 +13,6 @@ class TextEncoderSettings(VariantSettings):
     uses_gpu: ClassVar[bool] = True
     """False for an encoder that computes next to nothing."""
 
-    @property
-    def needs_gpu(self) -> bool:
-        """True for what must not run on a CPU."""
-        return False
-
     @abstractmethod
     def dimensions(self) -> int:
         """Return the number of values of one token's state."""

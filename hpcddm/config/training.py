@@ -3,11 +3,10 @@
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
 
 from hpcddm.config.models import DenoiserModelSettings
 from hpcddm.config.objectives import ObjectiveSettings
-from hpcddm.config.schema import Name, PathSetting, Positive, StrictModel
+from hpcddm.config.schema import Name, PathSetting, Positive, StrictModel, inner_error
 
 Precision = Literal["fp32", "bf16", "fp16"]
 """Precision of a network in training and sampling; fp16, for GPUs without bf16, uses loss scaling."""
@@ -67,23 +66,21 @@ class Training(StrictModel):
         for key in ("snapshots", "power_ema"):
             values = getattr(self, key)
             if values != sorted(set(values)):
-                text = f"{key}: each number must be larger than the one before it"
-                raise PydanticCustomError("inner", "{text}", {"text": text})
+                raise inner_error(f"{key}: each number must be larger than the one before it")
         if len(self.power_ema) == 1:
-            raise PydanticCustomError("inner", "power_ema: needs two or more lengths to compute others")
+            raise inner_error("power_ema: needs two or more lengths to compute others")
         if self.snapshots and self.snapshots[-1] > self.images:
-            text = f"snapshots: {self.snapshots[-1]} is beyond the {self.images} images of the training"
-            raise PydanticCustomError("inner", "{text}", {"text": text})
+            raise inner_error(f"snapshots: {self.snapshots[-1]} is beyond the {self.images} images of the training")
         return self
 
     @model_validator(mode="after")
     def _check_schedule(self) -> "Training":
         if self.schedule == "constant" and (self.decay_images is not None or self.final_rate_share):
-            raise PydanticCustomError("inner", "schedule: constant never decays; name cosine, linear or inverse_root")
+            raise inner_error("schedule: constant never decays; name cosine, linear or inverse_root")
         if self.schedule == "inverse_root" and not (self.decay_images or self.warmup_images):
-            raise PydanticCustomError("inner", "schedule: inverse_root needs decay_images, or a warm-up")
+            raise inner_error("schedule: inverse_root needs decay_images, or a warm-up")
         if self.decays_within_warmup:
-            raise PydanticCustomError("inner", "schedule: the decay ends within the warm-up")
+            raise inner_error("schedule: the decay ends within the warm-up")
         return self
 
     @property

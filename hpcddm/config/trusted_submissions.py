@@ -146,11 +146,8 @@ def distrust_reason(run: Path) -> str:
         return f"what you submit with is not remembered in {folder}, inside a run: {REMEDY}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        fault = (
-            None
-            if guarded_writes.make_private_folder(folder)
-            else "others may write it, or it is not a folder of yours"
-        )
+        is_private = guarded_writes.make_private_folder(folder)
+        fault = None if is_private else "others may write it, or it is not a folder of yours"
     except OSError as error:
         fault = error.strerror
     if fault or not os.access(folder, os.W_OK | os.X_OK):

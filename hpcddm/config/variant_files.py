@@ -38,11 +38,11 @@ def import_from_subpackages(package: str, name: str) -> ModuleType:
 
 def import_file(package_path: str, name: str) -> ModuleType:
     """Import a file of a package, the user's own under the name that it would have in the package."""
-    package = importlib.import_module(_dotted(package_path))
+    package = importlib.import_module(dotted(package_path))
     folder = user_folder()
     if folder is not None and str(folder / package_path) not in package.__path__:
         package.__path__.append(str(folder / package_path))
-    return importlib.import_module(f"{_dotted(package_path)}.{name}")
+    return importlib.import_module(f"{dotted(package_path)}.{name}")
 
 
 def classes_defined_in(module: ModuleType, base: type[C]) -> list[type[C]]:
@@ -106,5 +106,6 @@ def _require_findable_stages(places: dict[str, Path]) -> None:
             raise ConfigError(f"{VARIANTS_VARIABLE}: {path}: {names[path.stem]} has this name, too; take another one")
 
 
-def _dotted(package: str) -> str:
+def dotted(package: str) -> str:
+    """Return the name by which Python imports a package, whose path is relative to `hpcddm/`."""
     return f"hpcddm.{package.replace('/', '.')}"

@@ -153,14 +153,10 @@ def settings_class(package: str, name: str) -> type[Any]:
     file = variant_file(package, name)
     class_name = _settings_name(file)
     module = ast.Module(body=_needed_for(class_name, ast.parse(file.read_text())), type_ignores=[])
-    namespace: dict[str, Any] = {"__name__": _module_name(package, name)}
+    namespace: dict[str, Any] = {"__name__": f"{variant_files.dotted(package)}.{name}"}
     exec(compile(module, str(file), "exec"), namespace)
     settings: type[Any] = namespace[class_name]
     return settings
-
-
-def _module_name(package: str, name: str) -> str:
-    return f"hpcddm.{package.replace('/', '.')}.{name}"
 
 
 def variant_file(package: str, name: str) -> Path:

@@ -105,11 +105,8 @@ def _left_out(figure: dict[str, Any]) -> np.ndarray:
 
 def _differences(own: Figures, baseline: Figures) -> dict[str, dict[str, Any]]:
     metrics = {metric.key: metric for metric in all_metrics()}
-    return {
-        key: _difference(metrics[figure["metric"]], figure, baseline[key])
-        for key, figure in own.items()
-        if key in baseline
-    }
+    shared = {key: figure for key, figure in own.items() if key in baseline}
+    return {key: _difference(metrics[figure["metric"]], figure, baseline[key]) for key, figure in shared.items()}
 
 
 def _difference(metric: Metric, own: dict[str, Any], baseline: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -64,13 +65,10 @@ class TrainedEvaluators(ImageEvaluator):
 
     def __init__(self, experiment: Experiment, folder_of: Callable[[str], Path], device: torch.device) -> None:
         super().__init__("evaluators.extractor")
-        settings = experiment.evaluators
-        keys = {EXTRACTOR: settings.extractor, CLASSIFIER: settings.classifier}
-        extractor, classifier = (
-            load_ensemble.load_evaluator(experiment, key, folder_of, device) if own is not None else None
-            for key, own in keys.items()
-        )
-        self._extractor, self._classifier, self._device = extractor, classifier, device
+        load = partial(load_ensemble.load_evaluator, experiment, folder_of=folder_of, device=device)
+        self._extractor = None if experiment.evaluators.extractor is None else load(EXTRACTOR)
+        self._classifier = None if experiment.evaluators.classifier is None else load(CLASSIFIER)
+        self._device = device
         self._pixels = build_classifier.pixels(experiment)
 
     @torch.no_grad()

@@ -1,7 +1,6 @@
 """Accuracy, calibration and temperatures of a router on held-out images, by noise level."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,12 +8,11 @@ import torch
 from jaxtyping import Int64
 from torch import nn
 
-from hpcddm.config.conditions import ConditionSettings
 from hpcddm.config.experiment import Experiment
+from hpcddm.data.catalog import split_into_blocks
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import Reader
 from hpcddm.diffusion.conditions import base as conditions
-from hpcddm.diffusion.conditions.base import Condition
 from hpcddm.diffusion.objectives.base import LINEAR
 from hpcddm.evaluation.metrics.calibration import ece, fit_temperature, nll, probabilities
 from hpcddm.randomness import keyed
@@ -79,14 +77,24 @@ def measure_quality(
     Raises:
         UserError: A trained router answers the same whatever it sees.
     """
-    condition = conditions.create_condition(experiment.data, locate)
-    logits_of = partial(_logits, experiment.seed, router, reader, numbers, x0_of, condition, pause)
+    condition, device = conditions.create_condition(experiment.data, locate), next(router.parameters()).device
+
+    def logits_of(rows: range, is_conditional: bool) -> np.ndarray:
+        """Compute the logits (levels, N, K) of samples at every noise level; rows: their positions in `numbers`."""
+        blocks = []
+        for block in split_into_blocks(rows, IMAGES_AT_ONCE):
+            pause()
+            own, x0 = numbers[block], x0_of(numbers[block]).cpu()
+            asked = (condition.of_samples(reader, own) if is_conditional else condition.null(len(block))).to(device)
+            eps = keyed.gaussian(experiment.seed, ROUTER_NOISE, block, tuple(x0.shape[1:]))
+            levels = [torch.full((len(block),), level) for level in NOISE_LEVELS]
+            logits = [router(LINEAR.perturb(x0, eps, t).to(device), t.to(device), asked) for t in levels]
+            blocks.append(torch.stack(logits).cpu().numpy())
+        return np.concatenate(blocks, axis=1)
+
     measured, fitted = range(1, len(numbers), 2), range(0, len(numbers), 2)
-    conditional, unconditional, clusters = (
-        logits_of(measured, True),
-        logits_of(measured, False),
-        reader.clusters(numbers[measured]).numpy(),
-    )
+    conditional, unconditional = (logits_of(measured, is_conditional) for is_conditional in (True, False))
+    clusters = reader.clusters(numbers[measured]).numpy()
     training = experiment.router.training
     if training is not None and experiment.cluster.experts > 1 and not varies(conditional):
         raise diverged_error(ROUTER, "the router answers the same for all held-out images", training)
@@ -100,37 +108,6 @@ def measure_quality(
     temperatures = fit(logits_of(fitted, True), reader.clusters(numbers[fitted]).numpy())
     results |= {f"scaled_{name}": values for name, values in _belief(conditional, clusters, temperatures).items()}
     return results | {"temperatures": temperatures}, temperatures
-
-
-def _logits(
-    seed: int,
-    router: nn.Module,
-    reader: Reader,
-    numbers: Int64[np.ndarray, " n"],
-    x0_of: Callable[[Numbers], torch.Tensor],
-    condition: Condition[ConditionSettings],
-    pause: Callable[[], None],
-    rows: range,
-    is_conditional: bool,
-) -> np.ndarray:
-    """Compute the logits (levels, N, K) of some samples at every noise level.
-
-    `rows` are positions in `numbers`. If `is_conditional` is False, the router receives the null condition.
-    """
-    device = next(router.parameters()).device
-    blocks = []
-    for start in range(0, len(rows), IMAGES_AT_ONCE):
-        pause()
-        block = rows[start : start + IMAGES_AT_ONCE]
-        x0 = x0_of(numbers[block]).cpu()
-        block_condition = condition.of_samples(reader, numbers[block]) if is_conditional else condition.null(len(block))
-        eps = keyed.gaussian(seed, ROUTER_NOISE, block, tuple(x0.shape[1:]))
-        levels = [torch.full((len(block),), level) for level in NOISE_LEVELS]
-        logits = [
-            router(LINEAR.perturb(x0, eps, t).to(device), t.to(device), block_condition.to(device)) for t in levels
-        ]
-        blocks.append(torch.stack(logits).cpu().numpy())
-    return np.concatenate(blocks, axis=1)
 
 
 def _accuracy(logits: np.ndarray, clusters: np.ndarray) -> float:

@@ -57,9 +57,8 @@ def training_costs(experiment: Experiment, inputs: Mapping[str, Manifest]) -> di
         by_key[MONOLITH] = TrainingCost(images, images * flops[-1], split_results(inputs, TRAIN)["samples"])
     if STUDENT in inputs:
         images = _images(experiment, STUDENT)
-        by_key[STUDENT] = TrainingCost(
-            images, images * (flops[-1] + round(flops_budget.teacher_flops(experiment, inputs)))
-        )
+        teachers = round(flops_budget.teacher_flops(experiment, inputs))
+        by_key[STUDENT] = TrainingCost(images, images * (flops[-1] + teachers))
     if ROUTER in inputs:
         by_key[ROUTER] = _of_router(experiment, inputs, [own["samples"] for own in lists])
     return by_key
@@ -91,9 +90,7 @@ def collect_initial_weights(
 
     All other facts about a file come from its owner; invalid records are left out.
     """
-    records = (
-        inputs[key].results.get("start") for key in keys if _fault_of_start(experiment, key, inputs[key]) is None
-    )
+    records = (inputs[key].results.get("start") for key in keys if _is_start_valid(experiment, key, inputs[key]))
     return {record["sha256"]: record for record in records if record is not None}
 
 
@@ -104,17 +101,17 @@ def contradictions(experiment: Experiment, inputs: Mapping[str, Manifest]) -> li
         recorded = _recorded(experiment, key, inputs[key])
         expected = {"images": own.images, "train_flops": own.train_flops}
         if own.samples is not None:
-            expected |= {"samples": own.samples} | (
-                {"other_clusters": own.other_clusters} if own.other_clusters else {}
-            )
+            expected["samples"] = own.samples
+            expected |= {"other_clusters": own.other_clusters} if own.other_clusters else {}
         wrong = [
             f"{name} {printable(recorded.get(name), 40)} instead of {value}"
             for name, value in expected.items()
             if recorded.get(name) != value
         ]
-        fault = _fault_of_start(experiment, key, inputs[key])
-        if wrong or fault:
-            lines.append(f"{key} records {', '.join([*wrong, *([fault] if fault else [])])}")
+        if not _is_start_valid(experiment, key, inputs[key]):
+            wrong.append("other initial weights than the experiment has")
+        if wrong:
+            lines.append(f"{key} records {', '.join(wrong)}")
     return lines
 
 
@@ -122,17 +119,15 @@ def _recorded(experiment: Experiment, key: str, unit: Manifest) -> dict[str, Any
     """Return a manifest's record of the evaluated weights."""
     number = weights_files.snapshot_number(experiment, key, weights_files.selected_weights(experiment))
     kept = {} if number is None else unit.results.get(SNAPSHOTS, {}).get(str(number), {})
-    return unit.results | (kept if number is not None else {})
+    return unit.results | kept
 
 
-def _fault_of_start(experiment: Experiment, key: str, unit: Manifest) -> str | None:
-    """Return the fault in a unit's record of its initial weights; None for a valid record."""
+def _is_start_valid(experiment: Experiment, key: str, unit: Manifest) -> bool:
+    """Tell if a unit's record of its initial weights is valid, and of those that the experiment has."""
     record, request = unit.results.get("start"), init_request(experiment, key)
     if record is None or request is None:
-        return None if record is None and request is None else "other initial weights than the experiment has"
+        return record is None and request is None
     numbers = [record.get(name) for name in ("images", "train_flops")]
     is_sound = all(number is None or (type(number) is int and number >= 0) for number in numbers)
     is_sound = is_sound and isinstance(record.get("source"), str) and isinstance(record.get("sha256"), str)
-    if not is_sound or request.init_from.content_hash not in (None, record["sha256"]):
-        return "other initial weights than the experiment has"
-    return None
+    return is_sound and request.init_from.content_hash in (None, record["sha256"])

@@ -21,9 +21,8 @@ def build(experiment: Experiment, key: str) -> Classifier[ClassifierModelSetting
         experiment: Settings of the experiment.
         key: Key of the evaluator's unit.
     """
-    return variants.create(
-        Classifier, evaluator_settings(experiment, key).model, experiment.data, num_outputs(experiment)
-    )
+    model = evaluator_settings(experiment, key).model
+    return variants.create(Classifier, model, experiment.data, num_outputs(experiment))
 
 
 def pixels(experiment: Experiment) -> Space[SpaceSettings]:

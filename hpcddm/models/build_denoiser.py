@@ -131,9 +131,9 @@ def require_network(experiment: Experiment, expert: Expert | None, path: Path) -
 
 def initial_weights_record(experiment: Experiment, unit: Unit) -> dict[str, Any]:
     """Return the manifest's record of the initial weights as {"start": ...}; empty for random initial weights."""
-    record = (
-        checked_reads.read_mapping(unit.folder / START, StartRecord) if init_request(experiment, unit.key) else None
-    )
+    if init_request(experiment, unit.key) is None:
+        return {}
+    record = checked_reads.read_mapping(unit.folder / START, StartRecord)
     return {} if record is None else {"start": record}
 
 

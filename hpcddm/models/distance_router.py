@@ -10,9 +10,10 @@ from torch import Tensor
 
 from hpcddm.config.data_shapes import NetworkData
 from hpcddm.config.models import PriorRouterSettings
+from hpcddm.data.catalog import split_into_blocks
 from hpcddm.data.reader import Reader
 from hpcddm.models.base import Images, Logits, Times
-from hpcddm.models.training_free import PriorRouter, blocks, frozen_parameter
+from hpcddm.models.training_free import IMAGES_AT_ONCE, PriorRouter, frozen_parameter
 
 
 class DistanceRouterSettings(PriorRouterSettings):
@@ -53,7 +54,7 @@ class DistanceRouter(PriorRouter[DistanceRouterSettings]):
         super().fit(reader, x0_of, advance)
         sums = torch.zeros_like(self.means, dtype=torch.float64)
         squares, counts = (torch.zeros_like(self.variances, dtype=torch.float64) for _ in range(2))
-        for rows in blocks(reader):
+        for rows in split_into_blocks(range(len(reader)), IMAGES_AT_ONCE):
             x0 = x0_of(rows).cpu().flatten(1).double()
             clusters = reader.clusters(rows)
             sums.index_add_(0, clusters, x0)

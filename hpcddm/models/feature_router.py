@@ -14,11 +14,12 @@ from hpcddm.config import variants
 from hpcddm.config.data_shapes import NetworkData
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.models import PriorRouterSettings
+from hpcddm.data.catalog import split_into_blocks
 from hpcddm.data.reader import Reader
 from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.models.base import Images, Logits, Times
-from hpcddm.models.training_free import PriorRouter, blocks, frozen_parameter
+from hpcddm.models.training_free import IMAGES_AT_ONCE, PriorRouter, frozen_parameter
 
 
 class FeatureRouterSettings(PriorRouterSettings):
@@ -70,7 +71,7 @@ class FeatureRouter(PriorRouter[FeatureRouterSettings]):
         """Centre the features of all images and average them by cluster."""
         super().fit(reader, x0_of, advance)
         encoded = []
-        for rows in blocks(reader):
+        for rows in split_into_blocks(range(len(reader)), IMAGES_AT_ONCE):
             encoded.append(torch.from_numpy(self.encoder.encode(reader.images(rows))))
             advance(rows.stop)
         features = torch.cat(encoded).double()

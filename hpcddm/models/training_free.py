@@ -71,8 +71,3 @@ class PriorRouter(ComputedRouter[P]):
 def frozen_parameter(*shape: int) -> nn.Parameter:
     """Create a parameter of zeros without gradient, which `fit` fills."""
     return nn.Parameter(torch.zeros(*shape), requires_grad=False)
-
-
-def blocks(reader: Reader) -> list[range]:
-    """Split the samples of a reader into ranges of at most `IMAGES_AT_ONCE`."""
-    return [range(start, min(start + IMAGES_AT_ONCE, len(reader))) for start in range(0, len(reader), IMAGES_AT_ONCE)]

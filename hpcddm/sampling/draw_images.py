@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import run_samples
-from hpcddm.data.catalog import Catalog
+from hpcddm.data.catalog import Catalog, split_into_blocks
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import CatalogReader
 from hpcddm.data.run_samples import open_catalog
@@ -42,10 +42,8 @@ class UnitSampler:
         self.device = choose_device(unit, uses_all=experiment.evaluate.placement.uses_all_gpus)
         weights = selected_weights(experiment)
         self.ensemble = load_ensemble.load_ensemble(experiment, unit.run.unit, unit.inputs, self.device, weights)
-        self.space, self.condition = (
-            create_space(experiment.data, unit.input),
-            conditions.create_condition(experiment.data, unit.input),
-        )
+        self.space = create_space(experiment.data, unit.input)
+        self.condition = conditions.create_condition(experiment.data, unit.input)
         self.reader = run_samples.open_reader(unit, HELDOUT)
 
     def conditions_and_clusters(self, heldout_numbers: Numbers) -> tuple[Condition, Int[Tensor, " n"]]:
@@ -122,8 +120,7 @@ def draw(
     evaluate, space, device = experiment.evaluate, create_space(experiment.data, run.output), current_device()
     condition_of_each, clusters = _conditions_and_clusters(experiment, run, request, is_oracle)
     blocks = []
-    for start in range(0, request.count, evaluate.batch):
-        rows = range(start, min(start + evaluate.batch, request.count))
+    for rows in split_into_blocks(range(request.count), evaluate.batch):
         block = slice(rows.start, rows.stop)
         own_clusters = None if clusters is None else clusters[block].to(device)
         field = ensemble.field(arm, evaluate, own_clusters)

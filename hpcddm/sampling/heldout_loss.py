@@ -10,6 +10,7 @@ from torch import Tensor
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Expert
 from hpcddm.data import run_samples
+from hpcddm.data.catalog import split_into_blocks
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.objectives.conversions import Images
 from hpcddm.diffusion.spaces.base import create_space
@@ -67,9 +68,8 @@ class HeldoutLoss:
         total = 0.0
         for rows, x0, noise, t in self._noisy(numbers, level, device):
             chosen = numbers[rows.start : rows.stop]
-            told = (
-                self._condition.of_samples(self._reader, chosen) if is_conditioned else self._condition.null(len(rows))
-            )
+            own = self._condition
+            told = own.of_samples(self._reader, chosen) if is_conditioned else own.null(len(rows))
             prediction = network(self._objective.perturb(x0, noise, t), t, told.to(device))
             total += self._objective.loss(prediction, x0, noise, t).double().sum().item()
         return total / len(numbers)
@@ -103,8 +103,7 @@ class HeldoutLoss:
     ) -> Iterator[tuple[range, Images, Images, Float[Tensor, " n"]]]:
         """Yield the places of some samples, and their x0, noise and native times."""
         images = self._x0(numbers)
-        for start in range(0, len(numbers), IMAGES_AT_ONCE):
-            rows = range(start, min(start + IMAGES_AT_ONCE, len(numbers)))
+        for rows in split_into_blocks(range(len(numbers)), IMAGES_AT_ONCE):
             x0 = images[rows.start : rows.stop].to(device)
             stream = PROBE_NOISE.format(level=level)
             noise = keyed.gaussian(self._seed, stream, rows, tuple(x0.shape[1:])).to(device)

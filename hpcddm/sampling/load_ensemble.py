@@ -75,11 +75,8 @@ def load_ensemble(
     fill = partial(_load_weights, experiment, choice)
     evaluate = experiment.evaluate
     configs = {expert_key(expert): experiment.expert_config(expert) for expert in all_experts(experiment)}
-    configs = {
-        key: config
-        for key, config in (configs | dict.fromkeys(DENSE, experiment.expert_config())).items()
-        if key in needed
-    }
+    configs |= dict.fromkeys(DENSE, experiment.expert_config())
+    configs = {key: config for key, config in configs.items() if key in needed}
     on_host = {
         key: fill(build_denoiser.build(experiment, config), key, folder_of(key)).to(DTYPES[config.precision])
         for key, config in configs.items()
@@ -91,9 +88,8 @@ def load_ensemble(
     router = None
     if ROUTER in needed:
         filled = fill(build_router.build(experiment), ROUTER, folder_of(ROUTER))
-        router = _with_calibration(
-            experiment, folder_of(ROUTER), filled.to(device, DTYPES[build_router.precision(experiment)])
-        )
+        placed_router = filled.to(device, DTYPES[build_router.precision(experiment)])
+        router = _with_calibration(experiment, folder_of(ROUTER), placed_router)
     (null,) = conditions.create_condition(experiment.data).null(1)
     return Ensemble(experts, router, loaded.get(MONOLITH), loaded.get(STUDENT), null, extra)
 
@@ -142,7 +138,6 @@ def _load_weights(
     """Fill a network with the chosen weights of a unit, whose files must match the manifest."""
     if not uses_power_averages(experiment, key, choice):
         return load_weights(network, folder, weights_file(experiment, key, choice))
-    network.load_state_dict(
-        posthoc_ema.average(experiment, key, folder, choice, tensors.tensor_specs(network.state_dict()))
-    )
+    specs = tensors.tensor_specs(network.state_dict())
+    network.load_state_dict(posthoc_ema.average(experiment, key, folder, choice, specs))
     return network.eval().requires_grad_(False)

@@ -4,7 +4,7 @@ from functools import partial
 from itertools import pairwise
 
 import torch
-from jaxtyping import Float, Float64
+from jaxtyping import Float64
 from torch import Tensor
 
 from hpcddm.config import variants
@@ -55,7 +55,11 @@ def integrate(
     for step, (t, t_next) in enumerate(pairwise(time_steps)):
         context = StepContext(stream, step, t)
         tau = _native_time(denoiser, t, y.device)
-        prediction = _predict(field, denoiser, y, tau.to(y).expand(len(y)), condition, t)
+        inputs, scale = (y, tau.to(y).expand(len(y)), condition), field.guidance_at(t)
+        if scale == 1:
+            prediction = denoiser.model(*inputs)
+        else:
+            prediction = guided_prediction(denoiser.model, *inputs, field.null_of(condition), scale)
         x0, eps = denoiser.conversion.estimate(denoiser.objective, y, tau, prediction.to(y))
         level, next_level = denoiser.objective.level(tau), _level(denoiser, t_next, y.device)
         y = solver.step(x0, eps, level, next_level, partial(_fresh, context, y))
@@ -64,20 +68,6 @@ def integrate(
 
 def _fresh(context: StepContext, like: Images) -> Images:
     return context.gaussian(like.shape[1:]).to(like)
-
-
-def _predict(
-    field: EnsembleVelocity,
-    denoiser: DenoiserVelocity,
-    y: Images,
-    tau: Float[Tensor, " n"],
-    condition: Condition,
-    time: float,
-) -> Images:
-    scale = field.guidance_at(time)
-    if scale == 1:
-        return denoiser.model(y, tau, condition)
-    return guided_prediction(denoiser.model, y, tau, condition, field.null_of(condition), scale)
 
 
 def _native_time(denoiser: DenoiserVelocity, time: float, device: torch.device) -> Float64[Tensor, " 1"]:

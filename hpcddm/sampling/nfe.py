@@ -23,6 +23,11 @@ ONE_PIXEL = variants.create(
     Space, SpaceSettings.model_validate({"name": "pixels"}), SimpleNamespace(channels=1, image_size=1)
 )
 
+NOTHING = torch.zeros(1, dtype=torch.long)
+"""Condition, and cluster, of one image."""
+ONE_IMAGE = 0, range(1), NOTHING, ONE_PIXEL
+"""Seed, number, condition and space of the image for which evaluations are counted."""
+
 
 @dataclass(frozen=True)
 class NetworkEvaluations:
@@ -64,10 +69,9 @@ def of_arm(arm: str, sampler: SamplerSettings, num_experts: int) -> NetworkEvalu
     Returns:
         The maximum over all routers.
     """
-    nothing = torch.zeros(1, dtype=torch.long)
 
     def draw(ensemble: Ensemble) -> None:
-        sample(ensemble.field(arm, sampler, nothing), 0, range(1), nothing, ONE_PIXEL, sampler)
+        sample(ensemble.field(arm, sampler, NOTHING), *ONE_IMAGE, sampler)
 
     return _most(draw, sampler, num_experts)
 
@@ -84,10 +88,9 @@ def of_diagnostics(arm: str, sampler: SamplerSettings, num_experts: int) -> Netw
     Returns:
         The maximum over all routers.
     """
-    nothing = torch.zeros(1, dtype=torch.long)
 
     def inspect(ensemble: Ensemble) -> None:
-        diagnose(lambda: ensemble.field(arm, sampler, nothing), 0, range(1), nothing, ONE_PIXEL, sampler)
+        diagnose(lambda: ensemble.field(arm, sampler, NOTHING), *ONE_IMAGE, sampler)
 
     return _most(inspect, sampler, num_experts)
 

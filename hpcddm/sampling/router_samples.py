@@ -11,16 +11,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import torch
 from jaxtyping import UInt8
 
-from hpcddm.config.conditions import ConditionSettings
 from hpcddm.config.experiment import Experiment, ExpertSamples
 from hpcddm.config.sampling import SamplerSettings
 from hpcddm.config.schema import settings_to_hash
+from hpcddm.data.catalog import split_into_blocks
 from hpcddm.data.reader import ArrayReader
 from hpcddm.diffusion.conditions import base as conditions
-from hpcddm.diffusion.conditions.base import Condition
 from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, checked_reads, guarded_writes, nfs_reads
@@ -34,7 +32,6 @@ from hpcddm.runs.files import ROUTER_SAMPLES, ROUTER_SAMPLES_INFO
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.unit_keys import expert_keys
 from hpcddm.sampling import load_ensemble
-from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.sampler import sample
 
 FIRST_NUMBER = 1 << 40
@@ -114,9 +111,7 @@ class SamplePlan:
         batches, start = [], 0
         for expert, count in enumerate(self.images):
             stop = start + count
-            batches += [
-                (expert, range(first, min(first + self.batch, stop))) for first in range(start, stop, self.batch)
-            ]
+            batches += [(expert, rows) for rows in split_into_blocks(range(start, stop), self.batch)]
             start = stop
         return batches
 
@@ -204,7 +199,10 @@ def _is_complete(unit: Unit, plan: SamplePlan) -> bool:
 
 
 def _draw_batches_of_rank(experiment: Experiment, unit: Unit, plan: SamplePlan, folder: Path) -> None:
-    """Draw this rank's batches, one expert after the other, so that only one is in memory."""
+    """Draw this rank's batches, one expert after the other, so that only one is in memory.
+
+    They are drawn by Euler's method, with the conversion of the evaluation.
+    """
     mine = plan.batches()[unit.ranks.rank :: unit.ranks.world_size]
     drawn = set(nfs_reads.list_names(folder))
     missing = [(expert, rows) for expert, rows in mine if _file(folder, rows).name not in drawn]
@@ -212,36 +210,21 @@ def _draw_batches_of_rank(experiment: Experiment, unit: Unit, plan: SamplePlan, 
         # Rank 0 found all batches of an earlier attempt, packed them and cleared the folder before this look into it.
         return
     total, device, condition = sum(plan.images), choose_device(unit), conditions.create_condition(experiment.data)
+    space, samples = create_space(experiment.data, unit.input), plan.samples
+    sampler = SamplerSettings(steps=samples.steps, guidance=samples.guidance, conversion=experiment.evaluate.conversion)
     for expert, batches in groupby(missing, key=lambda batch: batch[0]):
         ensemble = load_ensemble.load_ensemble(experiment, unit.run.unit, [expert_keys(experiment)[expert]], device)
         for _, rows in batches:
             unit.stop_if_requested()
-            images = _draw_batch(experiment, unit, plan, ensemble, condition, expert, rows, device)
+            numbers = range(FIRST_NUMBER + rows.start, FIRST_NUMBER + rows.stop)
+            asked = condition.of_classes(plan.labels[rows.start : rows.stop].tolist()).to(device)
+            field = ensemble.field(f"expert-{expert}", sampler)
+            images = space.to_images(sample(field, experiment.seed, numbers, asked, space, sampler))
             unit.attempt.require_ownership()
             with _atomic_file(_file(folder, rows)) as file:
                 np.save(file, images)
             if unit.ranks.rank == 0:
                 unit.heartbeat.beat(rows.stop, total)
-
-
-def _draw_batch(
-    experiment: Experiment,
-    unit: Unit,
-    plan: SamplePlan,
-    ensemble: Ensemble,
-    condition: Condition[ConditionSettings],
-    expert: int,
-    rows: range,
-    device: torch.device,
-) -> np.ndarray:
-    """Draw images of one expert, uint8 (N, H, W, C), by Euler's method, with the conversion of the evaluation."""
-    space, samples = create_space(experiment.data, unit.input), plan.samples
-    sampler = SamplerSettings(steps=samples.steps, guidance=samples.guidance, conversion=experiment.evaluate.conversion)
-    numbers = range(FIRST_NUMBER + rows.start, FIRST_NUMBER + rows.stop)
-    batch_condition = condition.of_classes(plan.labels[rows.start : rows.stop].tolist()).to(device)
-    return space.to_images(
-        sample(ensemble.field(f"expert-{expert}", sampler), experiment.seed, numbers, batch_condition, space, sampler)
-    )
 
 
 def _pack(experiment: Experiment, unit: Unit, plan: SamplePlan, folder: Path) -> None:

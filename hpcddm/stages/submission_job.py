@@ -17,11 +17,8 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     code = subprocess.run(command, check=False).returncode
     if code in (exit_codes.SCHEDULER_UNREACHABLE, exit_codes.HELD_OR_ABANDONED):
         # Not final: the next attempt may find a scheduler that answers, and the run free.
-        reason = (
-            "the scheduler does not answer"
-            if code == exit_codes.SCHEDULER_UNREACHABLE
-            else "another command is at work here"
-        )
+        is_silent = code == exit_codes.SCHEDULER_UNREACHABLE
+        reason = "the scheduler does not answer" if is_silent else "another command is at work here"
         raise RuntimeError(f"{reason}, so the rest could not be submitted yet")
     if code:
         raise UserError(f"the rest could not be submitted (exit code {code}); see the log, then submit again by hand")

@@ -147,11 +147,8 @@ class Engine:
             # Without ZeRO all ranks have the same.
             return HostCopy({}, [], [])
         averages = {name: average.shards for name, average in self._averages.items()}
-        kinds = (
-            {MASTER: fp32_master_weights.master_weights(self._engine)}
-            | averages
-            | fp32_master_weights.moments(self._engine)
-        )
+        masters, moments = fp32_master_weights.master_weights(self._engine), fp32_master_weights.moments(self._engine)
+        kinds = {MASTER: masters} | averages | moments
         self._host = {kind: _copied(values, self._host.get(kind)) for kind, values in kinds.items()}
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import ParamSpec
 
+from torch import nn
+
 from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.config.training import Expert
 from hpcddm.models import build_denoiser, build_router
@@ -76,6 +78,10 @@ def _count_once(count: Callable[P, int]) -> Callable[P, int]:
     return counted
 
 
+def _of_one_image(experiment: Experiment, count: Callable[..., int], build: Callable[[], nn.Module]) -> int:
+    return count(unallocated(build), *build_denoiser.one_image(experiment))
+
+
 @_count_once
 def train_flops(experiment: Experiment, config: ExpertConfig) -> int:
     """Count the FLOPs of one training image, forward and backward.
@@ -84,9 +90,7 @@ def train_flops(experiment: Experiment, config: ExpertConfig) -> int:
         experiment: Settings of the experiment.
         config: Settings of the expert, monolith or student.
     """
-    return training_flops(
-        unallocated(lambda: build_denoiser.build(experiment, config)), *build_denoiser.one_image(experiment)
-    )
+    return _of_one_image(experiment, training_flops, lambda: build_denoiser.build(experiment, config))
 
 
 @_count_once
@@ -97,9 +101,7 @@ def evaluation_flops(experiment: Experiment, config: ExpertConfig) -> int:
         experiment: Settings of the experiment.
         config: Settings of the expert, monolith or student.
     """
-    return forward_flops(
-        unallocated(lambda: build_denoiser.build(experiment, config)), *build_denoiser.one_image(experiment)
-    )
+    return _of_one_image(experiment, forward_flops, lambda: build_denoiser.build(experiment, config))
 
 
 def flops_of_experts(
@@ -131,9 +133,7 @@ def teacher_flops(experiment: Experiment, inputs: Mapping[str, Manifest] | None 
     experts = sum(size * flops for size, flops in zip(sizes, each, strict=True)) / sum(sizes)
     if experiment.student.teacher == "cluster":
         return experts
-    return experts + forward_flops(
-        unallocated(lambda: build_router.build(experiment)), *build_denoiser.one_image(experiment)
-    )
+    return experts + _of_one_image(experiment, forward_flops, lambda: build_router.build(experiment))
 
 
 def router_flops(experiment: Experiment) -> int:
@@ -155,9 +155,7 @@ def router_fit_flops(experiment: Experiment) -> int:
 @_count_once
 def router_train_flops(experiment: Experiment) -> int:
     """Count the FLOPs of one training image of the router, forward and backward."""
-    return training_flops(
-        unallocated(lambda: build_router.build_trainable(experiment)), *build_denoiser.one_image(experiment)
-    )
+    return _of_one_image(experiment, training_flops, lambda: build_router.build_trainable(experiment))
 
 
 def router_samples_flops(experiment: Experiment, images: list[int]) -> int:

@@ -23,7 +23,9 @@ from hpcddm.randomness.streams import of_training
 from hpcddm.runs.unit_settings import has_mirrored_latents
 
 
-def training_inputs(experiment: Experiment, unit: Unit, split: str, reader: Reader) -> BatchInputs:
+def training_inputs(
+    experiment: Experiment, unit: Unit, split: str, reader: Reader, is_augmented: bool = True
+) -> BatchInputs:
     """Return the inputs of a training: images with the augmentations of `data.augmentations`, or sampled latents.
 
     Args:
@@ -31,15 +33,16 @@ def training_inputs(experiment: Experiment, unit: Unit, split: str, reader: Read
         unit: Unit under training.
         split: Split of the samples, such as 'train'.
         reader: Reader of the split.
+        is_augmented: False for the samples as they are.
     """
     data = experiment.data
     if data.space.reads_latents:
         catalog = run_samples.open_unit_catalog(unit, split)
-        return LatentInputs(
-            run_samples.latents(catalog),
-            run_samples.mirrored_latents(catalog) if has_mirrored_latents(experiment) else None,
-        )
-    return PixelInputs(reader, augmentations.create_augmentations(data.augmentations, data.image_size))
+        is_mirrored = is_augmented and has_mirrored_latents(experiment)
+        mirrored = run_samples.mirrored_latents(catalog) if is_mirrored else None
+        return LatentInputs(run_samples.latents(catalog), mirrored)
+    changes = augmentations.create_augmentations(data.augmentations, data.image_size) if is_augmented else ()
+    return PixelInputs(reader, changes)
 
 
 def noisy_batches(
@@ -82,11 +85,6 @@ def x0_of(
         stream: Name of the random numbers that sample latents; by default that of the unit.
     """
     stream = f"{stream or of_training(unit.key)}/{split}"
-    inputs, draws = _unchanged(experiment, unit, split, reader), RandomDraws(experiment.seed, stream)
+    inputs = training_inputs(experiment, unit, split, reader, is_augmented=False)
+    draws = RandomDraws(experiment.seed, stream)
     return lambda numbers: space.from_batch(inputs.read(np.asarray(numbers).tolist(), numbers, draws))
-
-
-def _unchanged(experiment: Experiment, unit: Unit, split: str, reader: Reader) -> BatchInputs:
-    if experiment.data.space.reads_latents:
-        return LatentInputs(run_samples.latents(run_samples.open_unit_catalog(unit, split)))
-    return PixelInputs(reader)

@@ -7,6 +7,7 @@ for these trainings, and `moved less others` takes off what all have; its interv
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +46,13 @@ def compare(base: Content, proposed: Sequence[Content], control: Sequence[Conten
     for title, wanted in (("moved", moved), ("others", ~moved)):
         places = np.flatnonzero(wanted & known)
         scored = sum(bool(base["concepts"][place]["scores"]) for place in np.flatnonzero(wanted))
-        gain = jackknife.mean(gains[:, places].mean(0), overlap.matrix(places)).as_json() if len(places) else None
+        gain = asdict(jackknife.mean(gains[:, places].mean(0), overlap.matrix(places))) if len(places) else None
         means = [f"{own[:, places].mean():.2f}" if len(places) else "-" for own in sides]
         by_seed = [f"{value:+.2f}" for value in gains[:, places].mean(1)] if len(places) else []
         rows.append([title, arm, f"{len(places)} of {scored}", *means, interval_text(gain), ", ".join(by_seed)])
     if (moved & known).any() and (~moved & known).any():
         apart = gains[:, moved & known].mean(1) - gains[:, ~moved & known].mean(1)
-        gain = jackknife.mean(apart).as_json()
+        gain = asdict(jackknife.mean(apart))
         by_seed = [f"{value:+.2f}" for value in apart]
         rows.append(["moved less others", arm, "", "", "", interval_text(gain), ", ".join(by_seed)])
     return rows

@@ -80,10 +80,8 @@ def stated_preparation(settings: DinoV2Settings) -> tuple[int, int, Sequence[flo
     Raises `UserError` naming file and key for a form that cannot be followed.
     """
     stated = _stated_values(settings)
-    resized, side = (
-        _stated_side(stated, "size", "shortest_edge", RESIZED),
-        _stated_side(stated, "crop_size", None, SIDE),
-    )
+    resized = _stated_side(stated, "size", "shortest_edge", RESIZED)
+    side = _stated_side(stated, "crop_size", None, SIDE)
     number = stated.take("resample", int, 3)
     if number not in INTERPOLATIONS:
         raise stated.error("resample", f"is {number}; known are {INTERPOLATIONS}")

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32, UInt8
+from jaxtyping import Float32, UInt8
 from torch import Tensor
 
 from hpcddm.config.data_shapes import ImageShape
@@ -45,10 +45,6 @@ class Inception(NetworkEncoder[InceptionSettings]):
     def prepare(self, images: UInt8[Tensor, "n h w c"]) -> Float32[Tensor, "n 3 299 299"]:
         planes = resize_like_tensorflow(images.permute(0, 3, 1, 2).float(), SIDE)
         return ((planes - 128) / 128).expand(-1, 3, -1, -1)
-
-    def encode_prepared(self, planes: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n d"]:
-        features: Tensor = self.network(planes)
-        return features
 
     @torch.no_grad()
     def logits(self, features: Float32[np.ndarray, "n d"]) -> Float32[np.ndarray, "n k"]:

@@ -1,6 +1,5 @@
 """Encoders of images by a network of a public package: batches, and the preparation of images for it."""
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -97,6 +96,7 @@ class NetworkEncoder(ImageEncoder[W]):
         """Prepare images for the network."""
         return self.preparation(images)
 
-    @abstractmethod
     def encode_prepared(self, planes: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n d"]:
-        """Compute the features of prepared images."""
+        """Compute the features of prepared images: by default the network's answer."""
+        features: Tensor = self.network(planes)
+        return features

@@ -4,9 +4,7 @@ import math
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from jaxtyping import Float
 from pydantic import Field
-from torch import Tensor
 
 from hpcddm.config.data_shapes import ImageShape
 from hpcddm.config.image_encoders import ImageNetworkSettings, label, preparation_label
@@ -71,7 +69,3 @@ class TimmModel(NetworkEncoder[TimmModelSettings]):
         resized = resized_side(side, prepared["crop_pct"])
         mean, deviation, interpolation = (prepared[key] for key in ("mean", "std", "interpolation"))
         self.prepare_as_stated(Preparation(resized, side, mean, deviation, interpolation))
-
-    def encode_prepared(self, planes: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n d"]:
-        features: Tensor = self.network(planes)
-        return features

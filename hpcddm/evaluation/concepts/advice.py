@@ -1,8 +1,7 @@
 """Advice on the partition: concepts that it splits, experts that starve, and samples that could be moved."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Int64
@@ -45,10 +44,6 @@ class Advice:
     experts: list[ExpertAdvice]
     worst: list[int]
     """Concepts whose samples the proposal moves, the worst drawn first."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as JSON holds it."""
-        return asdict(self)
 
 
 def advise(table: Sequence[ConceptRow], samples: Sequence[int], arm: str, dense: str | None) -> Advice:

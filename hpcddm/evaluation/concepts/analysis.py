@@ -1,6 +1,7 @@
 """Fits of quality to frequency, over the concepts of one run, or of several that differ in their seed."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -40,11 +41,11 @@ def fits(contents: Contents) -> dict[str, Any]:
     overlap = CaptionOverlap.of((row.concept, row.captions) for _, row in rows)
     counts = {name: _column(rows, key) for name, key in FREQUENCIES.items()}
     curves = {
-        arm: {name: fit_curve(count, outcomes, names, runs, overlap).as_json() for name, count in counts.items()}
+        arm: {name: asdict(fit_curve(count, outcomes, names, runs, overlap)) for name, count in counts.items()}
         for arm, outcomes in scored.items()
     }
     against = {
-        arm: home_against_total(outcomes, counts["total"], counts["home"], names, runs, overlap).as_json()
+        arm: asdict(home_against_total(outcomes, counts["total"], counts["home"], names, runs, overlap))
         for arm, outcomes in scored.items()
     }
     return {"runs": len(contents), "arms": curves, "against": against}

@@ -1,8 +1,7 @@
 """Choice of the concepts that are scored: as many of each half decade of frequency, and of those that never occur."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int64
@@ -44,10 +43,6 @@ class ConceptSelection:
     others: list[int]
     """Held-out samples at random; those without a concept tell what its score is by chance."""
     chosen: list[SelectedConcept]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as JSON holds it."""
-        return asdict(self)
 
     @classmethod
     def read(cls, path: Path) -> "ConceptSelection":

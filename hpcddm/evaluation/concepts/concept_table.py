@@ -91,24 +91,22 @@ def make_rows(
 ) -> list[ConceptRow]:
     """Make the table; kind: of the samples that count; scores: by concept and arm; captions: hashes by concept."""
     own = counts.table(kind)
-    text, image, joint = (counts.table(name).sum(1) for name in KINDS)
+    sums = {name: counts.table(name).sum(1) for name in KINDS}
     bin_of, homes = bins(own.sum(1)), counts.homes(kind)
     table = []
     for concept, entry in enumerate(vocabulary.concepts):
         frequency = int(own[concept].sum())
-        occurs = frequency > 0
+        home = int(homes[concept]) if frequency else None
         table.append(
             ConceptRow(
                 concept=concept,
                 name=entry.name,
                 frequency=frequency,
-                text=int(text[concept]),
-                image=int(image[concept]),
-                joint=int(joint[concept]),
+                **{name: int(of_kind[concept]) for name, of_kind in sums.items()},
                 experts=own[concept].tolist(),
-                home=int(homes[concept]) if occurs else None,
+                home=home,
                 bin=int(bin_of[concept]),
-                scores=_scores(scores[concept], int(homes[concept]) if occurs else None) if concept in scores else {},
+                scores=_scores(scores[concept], home) if concept in scores else {},
                 captions=captions.get(concept, []),
             )
         )

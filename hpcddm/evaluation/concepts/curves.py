@@ -1,8 +1,7 @@
 """Quality against frequency: how a concept's score rises with the logarithm of its count (arXiv 2404.04125)."""
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int64, Num, Shaped
@@ -80,10 +79,6 @@ class FrequencyCurve:
     """Reason for a missing fit."""
     bins: tuple[FrequencyBin, ...]
     zeros: ZeroFrequency | None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as JSON holds it."""
-        return asdict(self)
 
 
 def half_decades(frequencies: Num[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:

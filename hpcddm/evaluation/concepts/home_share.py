@@ -5,8 +5,7 @@ the share tells them apart. The outcome may be a score, or the difference of the
 monolith sees all data, so that whatever makes concentrated concepts easy (tight clusters are both) cancels.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Num, Shaped
@@ -43,10 +42,6 @@ class HomeAgainstTotal:
     comparison: Comparison | None
     not_identified: str | None
     """Reason why total and home cannot be distinguished; None with a comparison."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return its JSON form."""
-        return asdict(self)
 
 
 def home_against_total(

@@ -1,6 +1,6 @@
 """Presence: which samples have which concepts, by their captions, their images, or both."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +52,26 @@ class Presence:
         """Yield consecutive blocks of the first `count` samples with their pairs."""
         for block in split_into_blocks(range(count)):
             yield block, self.pairs(block)
+
+    def gather(
+        self, count: int, kind: str, pause: Callable[[], None], wanted: Int64[np.ndarray, " c"] | None = None
+    ) -> Pairs:
+        """Return the pairs of the first samples.
+
+        Args:
+            count: Number of samples.
+            kind: One of `KINDS`.
+            pause: Called for every block of samples.
+            wanted: Concepts, by default all.
+        """
+        samples, concepts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for block, pairs in self.blocks(count):
+            pause()
+            own = pairs[kind]
+            kept = np.ones(len(own.concepts), bool) if wanted is None else np.isin(own.concepts, wanted)
+            samples.append(own.samples[kept] + block.start)
+            concepts.append(own.concepts[kept])
+        return Pairs(np.concatenate(samples), np.concatenate(concepts))
 
     def _by_text(self, mentions: RaggedColumn, numbers: range) -> Int64[np.ndarray, " m"]:
         concepts, lengths = mentions.flat(numbers)

@@ -11,7 +11,6 @@ from hpcddm.config.concepts import TaggerSettings
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import run_samples
 from hpcddm.data.catalog import TEXTS_AT_ONCE, split_into_blocks
-from hpcddm.data.columns import RaggedColumn
 from hpcddm.data.distinct_captions import CAPTION
 from hpcddm.data.sample_keys import hash_of
 from hpcddm.errors import require
@@ -33,13 +32,6 @@ def vocabulary(unit: Unit) -> Vocabulary:
     return Vocabulary.read(unit.input(CONCEPT_VOCABULARY, VOCABULARY_FILE))
 
 
-def mentions(experiment: Experiment, unit: Unit, split: str) -> RaggedColumn | None:
-    """Map the concepts that captions of a split name; None where no caption was looked at."""
-    if not experiment.concept_settings.vocabulary.is_matched:
-        return None
-    return run_samples.open_unit_catalog(unit, split).ragged_column_of_stage("concept_tags", MENTIONS_FILE, MENTIONED)
-
-
 def caption_hashes(unit: Unit, split: str) -> Int64[np.ndarray, " n"]:
     """Hash the caption of every sample of a split, equal ones alike; without captions all samples differ."""
     catalog = run_samples.open_unit_catalog(unit, split)
@@ -54,14 +46,15 @@ def caption_hashes(unit: Unit, split: str) -> Int64[np.ndarray, " n"]:
 def presence(experiment: Experiment, unit: Unit, split: str) -> Presence:
     """Map which samples of a split have which concepts."""
     catalog = run_samples.open_unit_catalog(unit, split)
-    tags = (catalog.column_of_stage("concept_tags", TAGS_FILE, name) for name in (TAGGED, TAG_SCORE))
-    concepts, scores = tags
+    concepts, scores = (catalog.column_of_stage("concept_tags", TAGS_FILE, name) for name in (TAGGED, TAG_SCORE))
+    is_matched = experiment.concept_settings.vocabulary.is_matched
+    mentions = catalog.ragged_column_of_stage("concept_tags", MENTIONS_FILE, MENTIONED) if is_matched else None
     # All ranges were tagged with the same ones.
     file, known = unit.input(tags_keys(experiment)[0], THRESHOLDS_FILE), len(vocabulary(unit))
     thresholds: ThresholdsFile = checked_reads.read_required_json(file, ThresholdsFile)
     is_of_all = len(thresholds.scores) == known
     require(is_of_all, f"{file}: is of other concepts than the vocabulary; submit again with --redo concept_tags")
-    return Presence(known, mentions(experiment, unit, split), (concepts, scores), _from_json(thresholds.scores))
+    return Presence(known, mentions, (concepts, scores), _from_json(thresholds.scores))
 
 
 def homes(experiment: Experiment, unit: Unit) -> list[int | None]:

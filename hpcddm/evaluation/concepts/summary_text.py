@@ -53,9 +53,8 @@ def summarise(fits: Fits, arm: str, difference: str) -> Summary:
         return Summary(f"{cannot}.", [f"No concept has a score by {arm}."])
     curve = fits["arms"][arm]["total"]
     slope = (curve["fit"] or {}).get("slope")
-    over = f"All by {arm}; 95 % intervals over {against['concepts']} concepts" + (
-        f", of each the mean of {runs} runs." if runs > 1 else "."
-    )
+    mean = f", of each the mean of {runs} runs" if runs > 1 else ""
+    over = f"All by {arm}; 95 % intervals over {against['concepts']} concepts{mean}."
     if curve["effective_concepts"] < curve["concepts"]:
         over += f" They share captions: their mean is as certain as that of at least {curve['effective_concepts']:.0f}."
     if against["comparison"] is None:
@@ -64,14 +63,14 @@ def summarise(fits: Fits, arm: str, difference: str) -> Summary:
     home, total = (against["comparison"][key] for key in ("home_given_total", "total_given_home"))
     beyond = (fits["against"].get(difference) or {}).get("comparison")
     gain, spread = (beyond[key] if beyond else None for key in ("home_given_total", "total_given_home"))
+    without = "No monolith says whether concepts of one expert are just easy."
     reasons = [
         f"Equally frequent in all the data, more so inside the expert: {_drawn(home)}.",
         f"Equally frequent inside the expert, more so in all the data: {_drawn(total)}.",
-        f"The first, beyond what the monolith shows: {_drawn(gain)}."
-        if beyond
-        else "No monolith says whether concepts of one expert are just easy.",
+        f"The first, beyond what the monolith shows: {_drawn(gain)}." if beyond else without,
+        *_rise(slope),
+        over,
     ]
-    reasons += [*_rise(slope), over]
     return Summary(_headline(cannot, (home, total, gain, spread), beyond is not None, slope), reasons)
 
 

@@ -2,14 +2,13 @@
 
 import numpy as np
 
-from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.in_one_pass import InOnePass
-from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
-from hpcddm.evaluation.metrics.need import NEIGHBOUR_IMAGES, Need
-from hpcddm.evaluation.metrics.overlap import NEIGHBOURS
+from hpcddm.evaluation.metrics.base import Metric
+from hpcddm.evaluation.metrics.need import NEIGHBOUR_IMAGES
+from hpcddm.evaluation.metrics.of_neighbours import OfAllNeighbours
+from hpcddm.evaluation.metrics.overlap import NEIGHBOURS, NeighbourhoodOverlap
 
 
-class AdmPrecision(InOnePass, Metric):
+class AdmPrecision(OfAllNeighbours, Metric):
     """Fraction of all samples inside a closed ball around one of the first 10,000 real images (k = 3).
 
     Up to 10,000 images it would equal precision.
@@ -20,16 +19,8 @@ class AdmPrecision(InOnePass, Metric):
         f"the share of all samples that are closer to one of the first {NEIGHBOUR_IMAGES:,} held-out images than"
         f" that image's k-th nearest neighbour among these, k = {NEIGHBOURS}"
     )
-    better = Better.HIGHER
-    format = ".1%"
-    needs = frozenset({Need.FEATURES})
     order = 52
-    smallest = NEIGHBOUR_IMAGES + 1
 
-    def cases(self, inputs: MetricInputs) -> np.ndarray:
+    def read(self, overlap: NeighbourhoodOverlap) -> np.ndarray:
         """Average over the samples."""
-        return inputs.overlap_of_all.adm.precision
-
-    def setting(self, images: int) -> str:
-        """Return the numbers of real images and of samples."""
-        return f"{NEIGHBOUR_IMAGES}x{images}"
+        return overlap.adm.precision

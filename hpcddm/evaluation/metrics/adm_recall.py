@@ -2,14 +2,13 @@
 
 import numpy as np
 
-from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.in_one_pass import InOnePass
-from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
-from hpcddm.evaluation.metrics.need import NEIGHBOUR_IMAGES, Need
-from hpcddm.evaluation.metrics.overlap import NEIGHBOURS
+from hpcddm.evaluation.metrics.base import Metric
+from hpcddm.evaluation.metrics.need import NEIGHBOUR_IMAGES
+from hpcddm.evaluation.metrics.of_neighbours import OfAllNeighbours
+from hpcddm.evaluation.metrics.overlap import NEIGHBOURS, NeighbourhoodOverlap
 
 
-class AdmRecall(InOnePass, Metric):
+class AdmRecall(OfAllNeighbours, Metric):
     """Fraction of the first 10,000 real images inside a closed ball around one of all samples (k = 3).
 
     Up to 10,000 images it would equal recall.
@@ -20,16 +19,8 @@ class AdmRecall(InOnePass, Metric):
         f"the share of the first {NEIGHBOUR_IMAGES:,} held-out images that are closer to some sample than that"
         f" sample's k-th nearest neighbour among all samples, k = {NEIGHBOURS}"
     )
-    better = Better.HIGHER
-    format = ".1%"
-    needs = frozenset({Need.FEATURES})
     order = 54
-    smallest = NEIGHBOUR_IMAGES + 1
 
-    def cases(self, inputs: MetricInputs) -> np.ndarray:
+    def read(self, overlap: NeighbourhoodOverlap) -> np.ndarray:
         """Average over the real images."""
-        return inputs.overlap_of_all.adm.recall
-
-    def setting(self, images: int) -> str:
-        """Return the numbers of real images and of samples."""
-        return f"{NEIGHBOUR_IMAGES}x{images}"
+        return overlap.adm.recall

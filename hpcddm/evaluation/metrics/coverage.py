@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.need import Need
+from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.metrics.of_neighbours import OfNeighbours
 from hpcddm.evaluation.metrics.overlap import DENSITY_NEIGHBOURS, NeighbourhoodOverlap
 
@@ -16,11 +15,7 @@ class Coverage(OfNeighbours, Metric):
         "the share of held-out images with a sample closer than their k-th nearest held-out neighbour,"
         f" k = {DENSITY_NEIGHBOURS}"
     )
-    better = Better.HIGHER
-    format = ".1%"
-    needs = frozenset({Need.FEATURES})
     order = 70
-    is_column = True
 
     def read(self, overlap: NeighbourhoodOverlap) -> np.ndarray:
         """Average over the real images."""

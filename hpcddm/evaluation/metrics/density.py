@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.need import Need
+from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.metrics.of_neighbours import OfNeighbours
 from hpcddm.evaluation.metrics.overlap import DENSITY_NEIGHBOURS, NeighbourhoodOverlap
 
@@ -16,11 +15,8 @@ class Density(OfNeighbours, Metric):
         "how many held-out images are closer to a sample than to their k-th nearest held-out neighbour, divided by k ="
         f" {DENSITY_NEIGHBOURS}: 1 for real images"
     )
-    better = Better.HIGHER
     format = ".2f"
-    needs = frozenset({Need.FEATURES})
     order = 60
-    is_column = True
 
     def read(self, overlap: NeighbourhoodOverlap) -> np.ndarray:
         """Average over the samples."""

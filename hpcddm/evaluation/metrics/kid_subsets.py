@@ -50,9 +50,8 @@ def _sums(samples: np.ndarray, real: np.ndarray, own: np.ndarray, theirs: np.nda
     first, second = samples[own].astype(np.float64), real[theirs].astype(np.float64)
     tenths = tenth_of_rows(len(samples))[own], tenth_of_rows(len(real))[theirs]
     counts = (np.bincount(each, minlength=TENTHS) for each in tenths)
-    return KernelSums(
-        within_sums(first, tenths[0]), within_sums(second, tenths[1]), between_sums(first, second, *tenths), *counts
-    )
+    within = within_sums(first, tenths[0]), within_sums(second, tenths[1])
+    return KernelSums(*within, between_sums(first, second, *tenths), *counts)
 
 
 def _sums_of_all_pairs(

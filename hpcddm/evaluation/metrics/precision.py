@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.need import Need
+from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.metrics.of_neighbours import OfNeighbours
 from hpcddm.evaluation.metrics.overlap import NEIGHBOURS, NeighbourhoodOverlap
 
@@ -16,11 +15,7 @@ class Precision(OfNeighbours, Metric):
         "the share of samples that are closer to some held-out image than that image's k-th nearest"
         f" held-out neighbour, k = {NEIGHBOURS}"
     )
-    better = Better.HIGHER
-    format = ".1%"
-    needs = frozenset({Need.FEATURES})
     order = 40
-    is_column = True
 
     def read(self, overlap: NeighbourhoodOverlap) -> np.ndarray:
         """Average over the samples."""

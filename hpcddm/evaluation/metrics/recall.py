@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.need import Need
+from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.metrics.of_neighbours import OfNeighbours
 from hpcddm.evaluation.metrics.overlap import NEIGHBOURS, NeighbourhoodOverlap
 
@@ -16,11 +15,7 @@ class Recall(OfNeighbours, Metric):
         "the share of held-out images that are closer to some sample than that sample's k-th nearest neighbour"
         f" among the samples, k = {NEIGHBOURS}"
     )
-    better = Better.HIGHER
-    format = ".1%"
-    needs = frozenset({Need.FEATURES})
     order = 50
-    is_column = True
     is_headline = True
 
     def read(self, overlap: NeighbourhoodOverlap) -> np.ndarray:

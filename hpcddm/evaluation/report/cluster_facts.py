@@ -113,7 +113,5 @@ class PartitionFacts:
         sizes = sorted({self.clusters[number].images for number in few})
         who = f"Cluster {few[0]} is" if len(few) == 1 else f"Clusters {', '.join(map(str, few))} are"
         count = " to ".join(f"{size:,}" for size in dict.fromkeys((sizes[0], sizes[-1])))
-        what = (
-            f"{count} images are few for one network (the threshold is {FEW_IMAGES:,}), which may learn them by heart"
-        )
-        return [f"{who} starving: {what}"]
+        limit = f"the threshold is {FEW_IMAGES:,}"
+        return [f"{who} starving: {count} images are few for one network ({limit}), which may learn them by heart"]

@@ -140,9 +140,8 @@ class ConceptFacts:
             against, never = self.content["fits"]["against"][arm], curves["total"]["zeros"]
             total, home = (curves[kind]["fit"] or {} for kind in ("total", "home"))
             estimates = {"pearson": total.get("pearson"), "total": total.get("slope"), "home": home.get("slope")}
-            estimates |= {
-                key: (against["comparison"] or {}).get(key) for key in ("home_given_total", "total_given_home")
-            }
+            comparison = against["comparison"] or {}
+            estimates |= {key: comparison.get(key) for key in ("home_given_total", "total_given_home")}
             rows[title_of(arm)] = {key: interval_text(estimate) for key, estimate in estimates.items()} | {
                 "concepts": f"{curves['total']['concepts']}",
                 "never": f"{interval_text(never['score'], '.2f')}, n {never['concepts']}" if never else "-",

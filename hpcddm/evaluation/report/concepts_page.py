@@ -1,7 +1,6 @@
 """Page about the concepts: which frequency counts, badly drawn concepts, and changes of the partition."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,22 +17,15 @@ from hpcddm.evaluation.report.concept_facts import (
 )
 from hpcddm.evaluation.report.concept_images import ConceptImages
 from hpcddm.evaluation.report.concept_plots import ArmCurve
-from hpcddm.files import atomic
 
 PICTURE_COLUMNS, IMAGES_WIDTH, PICTURE_PIXELS = 2, 136, 48
 """Pictures in a row of one arm, its width in CSS pixels, and the largest side of a picture."""
 
 
-def write(facts: ConceptFacts, shown: ConceptImages, path: Path) -> None:
-    """Write the page in one step; equal contents give equal bytes."""
-    atomic.write_text(path, render(facts, shown))
-
-
 def render(facts: ConceptFacts, shown: ConceptImages) -> str:
     """Render the page of a run's concepts as HTML in ASCII."""
-    return rendering.render(
-        "concepts.html.j2", name=facts.content["experiment"], concepts=template_values(facts, shown)
-    )
+    values = template_values(facts, shown)
+    return rendering.render("concepts.html.j2", name=facts.content["experiment"], concepts=values)
 
 
 def template_values(facts: ConceptFacts, shown: ConceptImages) -> dict[str, Any]:
@@ -52,11 +44,8 @@ def _curves(facts: ConceptFacts) -> list[tuple[str, str, str]]:
     """Draw the score against both frequencies, each plot with its title and a remark."""
     drawn = []
     for kind, key, title in (("total", "frequency", "All the data"), ("home", "at_home", "Inside its expert")):
-        arms = [
-            ArmCurve(arm, facts.fitted[arm][kind], _points(facts.rows, arm, key))
-            for arm in facts.arms
-            if arm in facts.fitted
-        ]
+        fitted = [arm for arm in facts.arms if arm in facts.fitted]
+        arms = [ArmCurve(arm, facts.fitted[arm][kind], _points(facts.rows, arm, key)) for arm in fitted]
         if arms:
             label = f"training samples, {title.lower()}"
             svg = concept_plots.quality(f"concepts-{kind}", arms, label)

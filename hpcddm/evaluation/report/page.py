@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,18 +12,12 @@ from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.report import concepts_page, image_grids, plots, rendering
 from hpcddm.evaluation.report.report_content import ReportContent
 from hpcddm.evaluation.result_warnings import at_chance, beyond_real
-from hpcddm.files import atomic
 
 MONOLITH, STUDENT = "monolith", "student"
 FLOOR = "training images"
 PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
 GALLERY_COLUMNS, GALLERY_WIDTH, GALLERY_PIXELS = 10, 880, 96
 """Images in a row of a gallery, its largest width in CSS pixels, and the largest side of an image."""
-
-
-def write(content: ReportContent, path: Path) -> None:
-    """Write the page in one step; equal contents give equal bytes."""
-    atomic.write_text(path, render(content))
 
 
 def render(content: ReportContent) -> str:
@@ -77,7 +70,13 @@ class ModelRow:
     ratio: str = ""
 
 
-def table(metrics: dict[str, Any]) -> dict[str, ModelRow]:
+Rows = dict[str, ModelRow]
+"""Rows of the table by arm, the floor last."""
+ArmFigures = Mapping[str, dict[str, float]]
+"""Values by arm, then by the key of the metric."""
+
+
+def table(metrics: dict[str, Any]) -> Rows:
     """Format the table's rows by arm, the floor last."""
     arms = metrics["arms"]
     monolith = arms.get(MONOLITH, {}).get("train_flops")
@@ -120,9 +119,7 @@ def _columns(metrics: dict[str, Any]) -> list[Metric]:
     return [metric for metric in led if metric.key not in metrics["unavailable_metrics"]]
 
 
-def _add_cells(
-    rows: dict[str, ModelRow], metric: Metric, arms: Mapping[str, dict[str, float]], floor: dict[str, float]
-) -> None:
+def _add_cells(rows: Rows, metric: Metric, arms: ArmFigures, floor: dict[str, float]) -> None:
     """Write one metric into all rows."""
     form = _form(metric, _finite(arms, metric.key).values())
     for name, row in rows.items():
@@ -130,9 +127,7 @@ def _add_cells(
         row.cells[metric.key] = _text(values[metric.key], form) if metric.key in values else ""
 
 
-def _mark_best(
-    rows: Mapping[str, ModelRow], metric: Metric, arms: Mapping[str, dict[str, float]], baseline: str
-) -> None:
+def _mark_best(rows: Rows, metric: Metric, arms: ArmFigures, baseline: str) -> None:
     """Mark the best value of an arm that is called better, or that of the baseline if all others are called worse."""
     values = _finite(arms, metric.key)
     if not values:
@@ -145,7 +140,7 @@ def _mark_best(
             rows[name].best.append(metric.key)
 
 
-def _finite(arms: Mapping[str, dict[str, float]], key: str) -> dict[str, float]:
+def _finite(arms: ArmFigures, key: str) -> dict[str, float]:
     """Return the finite values of a metric by arm."""
     return {name: arm[key] for name, arm in arms.items() if arm.get(key) is not None}
 

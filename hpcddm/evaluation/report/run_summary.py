@@ -24,15 +24,15 @@ def rows(experiment: Experiment, metrics: dict[str, Any], inputs: dict[str, Mani
     """List the summary as pairs of label and value, in the order of the pipeline."""
     evaluate, router = experiment.evaluate, experiment.router
     seconds = sum(map(_rank_seconds, inputs.values()))
-    return [
+    listed = [
         ("Training images", f"{split_results(inputs, TRAIN)['samples']:,}"),
         *_of_left_out(inputs[CATALOG].results),
         ("Experts (K)", str(experiment.cluster.experts)),
         ("Images seen by all experts together", _images_of_experts(experiment)),
-        *_of_weights(experiment),
-        *_of_student(experiment, inputs),
-        *_rows_of_initial_weights(experiment, inputs),
-        *_of_skipped(inputs),
+        ("Weights", str(selected_weights(experiment))),
+        ("Student", _student(experiment) if STUDENT in inputs else ""),
+        ("Start", _initial_weights(experiment, inputs)),
+        ("Steps skipped, their gradients not finite", _skipped_steps(inputs)),
         *_of_probes(experiment, inputs),
         ("Router", f"{describe_variant(router.model)}; {_training_of_router(experiment, inputs)}"),
         ("Sampled images per arm", f"{evaluate.images:,}"),
@@ -40,18 +40,18 @@ def rows(experiment: Experiment, metrics: dict[str, Any], inputs: dict[str, Mani
         ("Guidance", _guidance(experiment)),
         ("Experts become one velocity by", _combining(experiment)),
         *[("Extractor", _of_extractor(label, one)) for label, one in metrics["extractors"].items()],
-        *_of_classifier(metrics),
+        ("Classifier", _classifier(metrics)),
         *[("Contradiction", line) for line in metrics.get("contradictions", ())],
         ("Process time of all units", f"{seconds / 60:.1f} minutes"),
     ]
+    return [(label, value) for label, value in listed if value]
 
 
 def trained_denoisers(experiment: Experiment, inputs: dict[str, Manifest]) -> list[DenoiserContent]:
     """List the monolith and the student, then the experts, leaving out missing ones."""
     dense = {key: experiment.expert_config() for key in (MONOLITH, STUDENT) if key in inputs}
-    configs = dense | {
-        expert_key(index): experiment.expert_config(index) for index in range(experiment.cluster.experts)
-    }
+    experts = range(experiment.cluster.experts)
+    configs = dense | {expert_key(index): experiment.expert_config(index) for index in experts}
     own = training_costs.training_costs(experiment, inputs)
     return [
         _denoiser(experiment, key, config, inputs[key], own[key]) for key, config in configs.items() if key in inputs
@@ -100,26 +100,20 @@ def _of_left_out(catalog: dict[str, Any]) -> list[tuple[str, str]]:
     return [*rows, ("Passed over", describe_counts(counts))] if counts else rows
 
 
-def _rows_of_initial_weights(experiment: Experiment, inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
-    lines = []
-    for digest, start in training_costs.collect_initial_weights(
-        experiment, inputs, training_costs.training_costs(experiment, inputs)
-    ).items():
+def _initial_weights(experiment: Experiment, inputs: dict[str, Manifest]) -> str:
+    lines, costs = [], training_costs.training_costs(experiment, inputs)
+    for digest, start in training_costs.collect_initial_weights(experiment, inputs, costs).items():
         cost = "images unknown" if start.get("images") is None else f"{start['images']:,} images seen"
-        billed = (
-            "FLOPs unknown, not counted"
-            if start.get("train_flops") is None
-            else "FLOPs counted for every arm that started from it"
-        )
+        is_counted = start.get("train_flops") is not None
+        billed = "FLOPs counted for every arm that started from it" if is_counted else "FLOPs unknown, not counted"
         lines.append(f"{start['source']}, SHA-256 {digest[:16]}: {cost}, {billed}")
-    return [("Start", "; ".join(lines))] if lines else []
+    return "; ".join(lines)
 
 
-def _of_skipped(inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
+def _skipped_steps(inputs: dict[str, Manifest]) -> str:
     """List the trainings in which a gradient was not finite, with their skipped steps."""
     skipped = {key: unit.results.get("skipped_steps", 0) for key, unit in inputs.items()}
-    text = ", ".join(f"{key} {count}" for key, count in skipped.items() if count)
-    return [("Steps skipped, their gradients not finite", text)] if text else []
+    return ", ".join(f"{key} {count}" for key, count in skipped.items() if count)
 
 
 def _of_probes(experiment: Experiment, inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
@@ -130,8 +124,10 @@ def _of_probes(experiment: Experiment, inputs: dict[str, Manifest]) -> list[tupl
             name, faults = f"{key} of {experiment.experts.site_of(number)}", probe.results.get("faults", [])
             passed += [] if faults else [name]
             accepted += [f"{name}: {'; '.join(faults)}. Taken because: {probe.results['accepted']}"] if faults else []
-    rows = [("Experts of other sites that passed the probe", ", ".join(passed))] if passed else []
-    return rows + [("Experts of other sites that fail the probe", "; ".join(accepted))] * bool(accepted)
+    return [
+        ("Experts of other sites that passed the probe", ", ".join(passed)),
+        ("Experts of other sites that fail the probe", "; ".join(accepted)),
+    ]
 
 
 def _of_extractor(label: str, one: dict[str, Any]) -> str:
@@ -139,9 +135,9 @@ def _of_extractor(label: str, one: dict[str, Any]) -> str:
     return f"{one['name'] if label == 'own' else label}, SHA-256 {(one['sha256'] or '-')[:16]}"
 
 
-def _of_classifier(metrics: dict[str, Any]) -> list[tuple[str, str]]:
+def _classifier(metrics: dict[str, Any]) -> str:
     own = metrics["classifier"]
-    return [("Classifier", f"right on {own['heldout_accuracy']:.1%} of the held-out images")] if own else []
+    return f"right on {own['heldout_accuracy']:.1%} of the held-out images" if own else ""
 
 
 def _images_of_experts(experiment: Experiment) -> str:
@@ -152,16 +148,9 @@ def _images_of_experts(experiment: Experiment) -> str:
     return f"{images:,}, some of them by numbers of their own"
 
 
-def _of_weights(experiment: Experiment) -> list[tuple[str, str]]:
-    text = str(selected_weights(experiment))
-    return [("Weights", text)] if text else []
-
-
-def _of_student(experiment: Experiment, inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
-    if STUDENT not in inputs:
-        return []
+def _student(experiment: Experiment) -> str:
     teacher = {"cluster": "the expert of the image's cluster", "router": "the expert that the router names"}
-    return [("Student", f"taught by {teacher[experiment.student.teacher]}; its FLOPs hold the teachers' part")]
+    return f"taught by {teacher[experiment.student.teacher]}; its FLOPs hold the teachers' part"
 
 
 def _training_of_router(experiment: Experiment, inputs: dict[str, Manifest]) -> str:

@@ -14,8 +14,7 @@ errors; for correlations, it is the sum over pairs weighted by the cosines (as i
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -41,10 +40,6 @@ class IntervalEstimate:
     value: float
     low: float | None
     high: float | None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the fields as a dictionary for JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -86,9 +81,8 @@ class LeastSquares:
         """
         variance, degrees = _jackknife_variance(statistic), residual_degrees(self.cosines, self.design)
         if self.cosines is not None:
-            shared, degrees = linear_variance(
-                self.cosines, self.outcomes, self.design, np.array(combination, dtype=np.float64)
-            )
+            weights = np.array(combination, dtype=np.float64)
+            shared, degrees = linear_variance(self.cosines, self.outcomes, self.design, weights)
             variance = max(variance, shared)
         return _estimate(statistic, variance, degrees)
 

@@ -77,6 +77,18 @@ class RemainingTensors:
             raise UserError(f"{self.place}: tensor '{name}' is {tuple(tensor.shape)} and should be {expected}")
         return tensor
 
+    def take_linear(self, ours: str, theirs: str, outputs: int | None, inputs: int) -> dict[str, Tensor]:
+        """Return weight and bias of a linear layer, (outputs, inputs) and (outputs,), by our names.
+
+        Args:
+            ours: Name of the layer here.
+            theirs: Name of the layer in the file.
+            outputs: Number of its outputs; None for any.
+            inputs: Number of its inputs.
+        """
+        weight = self.take(f"{theirs}.weight", outputs, inputs)
+        return {f"{ours}.weight": weight, f"{ours}.bias": self.take(f"{theirs}.bias", len(weight))}
+
     def count(self, prefix: str) -> int:
         """Count the different numbers that follow `prefix` in the names; 'blocks.' counts the blocks."""
         return len({name[len(prefix) :].split(".")[0] for name in self.remaining if name.startswith(prefix)})

@@ -66,8 +66,7 @@ class DiffusersDiT(CheckpointLayout[DiffusersDiTSettings]):
             _load_block(ours, source, block, width)
         image_side(source, "pos_embed.pos_embed", width, patch)
         for name, theirs in LAST.items():
-            ours[f"{name}.weight"] = source.take(f"{theirs}.weight", None, width)
-            ours[f"{name}.bias"] = source.take(f"{theirs}.bias", len(ours[f"{name}.weight"]))
+            ours |= source.take_linear(name, theirs, None, width)
         for name in ("head.weight", "head.bias"):
             ours[name] = channels_first(ours[name], patch)
         source.finish()
@@ -113,14 +112,11 @@ def _load_block(ours: dict[str, Tensor], source: RemainingTensors, block: int, w
         rows = [source.take(f"{prefix}attn1.to_{part}.{kind}", *shape) for part in "qkv"]
         ours[f"trunk.blocks.{block}.attention.qkv.{kind}"] = torch.cat(rows)
     for name, (theirs, inputs, outputs) in BLOCK.items():
-        weight = source.take(f"{prefix}{theirs}.weight", outputs * width, inputs * width)
-        ours[f"trunk.blocks.{block}.{name}.weight"] = weight
-        ours[f"trunk.blocks.{block}.{name}.bias"] = source.take(f"{prefix}{theirs}.bias", outputs * width)
+        names = f"trunk.blocks.{block}.{name}", f"{prefix}{theirs}"
+        ours |= source.take_linear(*names, outputs * width, inputs * width)
     shared = {"trunk.embed_class.weight": source.take(f"{prefix}{CLASSES}", None, width)}
     for name, (theirs, inputs, _) in EMBEDDINGS.items():
-        weight = source.take(f"{prefix}norm1.emb.{theirs}.weight", width, inputs or width)
-        shared[f"{name}.weight"] = weight
-        shared[f"{name}.bias"] = source.take(f"{prefix}norm1.emb.{theirs}.bias", width)
+        shared |= source.take_linear(name, f"{prefix}norm1.emb.{theirs}", width, inputs or width)
     for name, values in shared.items():
         if not torch.equal(ours.setdefault(name, values), values):
             raise UserError(

@@ -53,25 +53,20 @@ class OriginalDiT(CheckpointLayout[OriginalDiTSettings]):
         ours["trunk.embed_patch.bias"] = source.take("x_embedder.proj.bias", width)
         table = ours["trunk.embed_class.weight"] = source.take("y_embedder.embedding_table.weight", None, width)
         depth = source.count("blocks.")
-
-        def move(our_name: str, their_name: str, inputs: int, outputs: int) -> None:
-            ours[f"{our_name}.weight"] = source.take(f"{their_name}.weight", outputs, inputs)
-            ours[f"{our_name}.bias"] = source.take(f"{their_name}.bias", outputs)
-
-        move("trunk.embed_time.0", "t_embedder.mlp.0", FREQUENCIES, width)
-        move("trunk.embed_time.2", "t_embedder.mlp.2", width, width)
+        ours |= source.take_linear("trunk.embed_time.0", "t_embedder.mlp.0", width, FREQUENCIES)
+        ours |= source.take_linear("trunk.embed_time.2", "t_embedder.mlp.2", width, width)
         for block in range(depth):
             for name, (theirs, inputs, outputs) in BLOCK.items():
-                move(f"trunk.blocks.{block}.{name}", f"blocks.{block}.{theirs}", inputs * width, outputs * width)
-        move("modulation", "final_layer.adaLN_modulation.1", width, 2 * width)
-        weight = source.take("final_layer.linear.weight", None, width)
-        ours["head.weight"] = channels_first(weight, patch)
-        ours["head.bias"] = channels_first(source.take("final_layer.linear.bias", len(weight)), patch)
+                names = f"trunk.blocks.{block}.{name}", f"blocks.{block}.{theirs}"
+                ours |= source.take_linear(*names, outputs * width, inputs * width)
+        ours |= source.take_linear("modulation", "final_layer.adaLN_modulation.1", 2 * width, width)
+        head = source.take_linear("head", "final_layer.linear", None, width)
+        ours |= {name: channels_first(values, patch) for name, values in head.items()}
         image_size = image_side(source, "pos_embed", width, patch)
         source.finish()
         heads = getattr(like, "heads", None)
         values = {"width": width, "depth": depth, "heads": heads or HEADS.get(width), "patch": patch}
-        return ours, _info(stored, values, channels, len(table) - 1, len(weight), image_size)
+        return ours, _info(stored, values, channels, len(table) - 1, len(ours["head.bias"]), image_size)
 
 
 def has_tensors(names: Collection[str]) -> bool:

@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from hpcddm.evaluation.concepts.concept_selection import ConceptSelection
 from hpcddm.evaluation.concepts.concept_table import ConceptRow
 from hpcddm.evaluation.concepts.counting import Counts
 from hpcddm.evaluation.concepts.json_files import Alignment, ScoresFile
-from hpcddm.evaluation.concepts.presence import Pairs
 from hpcddm.evaluation.concepts.scores import ChanceScores, Score, by_concept
 from hpcddm.evaluation.report import concept_images, concepts_page
 from hpcddm.evaluation.report.concept_facts import ConceptFacts
@@ -60,7 +59,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
         "dense": dense,
         "concepts": [row.as_json() for row in rows],
         "alignment": _alignment(unit),
-        "advice": advice.as_json(),
+        "advice": asdict(advice),
     }
     content["proposal"] = _propose(experiment, unit, rows, advice)
     content["fits"] = analysis.fits([content])
@@ -85,7 +84,7 @@ def _show(experiment: Experiment, unit: Unit, facts: ConceptFacts) -> None:
     files = [unit.input(key, PICTURES_FILE) for key in scores_keys(experiment)]
     shown = concept_images.gather(files, facts.pictured())
     concept_images.write(shown, unit.folder / SHOWN_FILE)
-    concepts_page.write(facts, shown, unit.folder / CONCEPTS_PAGE)
+    atomic.write_text(unit.folder / CONCEPTS_PAGE, concepts_page.render(facts, shown))
 
 
 def _scores(experiment: Experiment, unit: Unit, choice: ConceptSelection) -> Iterator[Score]:
@@ -127,7 +126,12 @@ def _propose(experiment: Experiment, unit: Unit, rows: Sequence[ConceptRow], adv
         for split in SPLITS:
             catalog = run_samples.open_unit_catalog(unit, split)
             clusters = run_samples.clusters(catalog).gather(range(len(catalog))).astype(np.int64)
-            pairs = _pairs(experiment, unit, split, list(homes))
+            pairs = stage_outputs.presence(experiment, unit, split).gather(
+                len(catalog),
+                experiment.concept_settings.frequency,
+                unit.stop_if_requested,
+                np.array([*homes], np.int64),
+            )
             # The training samples decide which concepts move; held-out samples follow.
             most = round(MAX_MOVED_SHARE * len(clusters)) if split == TRAIN else len(clusters)
             proposed, taken = move_to_home(pairs, clusters, homes, most)
@@ -138,16 +142,3 @@ def _propose(experiment: Experiment, unit: Unit, rows: Sequence[ConceptRow], adv
                 keys = catalog.texts("key").gather(block)
                 writer.writerows(zip(keys, proposed[block.start : block.stop].tolist(), strict=True))
     return {"moved": counts, "concepts": list(homes), "file": PROPOSAL_FILE}
-
-
-def _pairs(experiment: Experiment, unit: Unit, split: str, concepts: list[int]) -> Pairs:
-    """Return the samples of a split that have some concepts."""
-    numbers, own = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for block, pairs in stage_outputs.presence(experiment, unit, split).blocks(
-        len(run_samples.open_unit_catalog(unit, split))
-    ):
-        of_kind = pairs[experiment.concept_settings.frequency]
-        wanted = np.isin(of_kind.concepts, concepts)
-        numbers.append(of_kind.samples[wanted] + block.start)
-        own.append(of_kind.concepts[wanted])
-    return Pairs(np.concatenate(numbers), np.concatenate(own))

@@ -35,9 +35,8 @@ class ConceptCountsStage(Stage):
         """Include which samples count, and which concepts are scored."""
         concepts = experiment.concept_settings
         keys = ("frequency", "per_bin", "min_real", "max_real", "samples", "seed")
-        return {"cluster.experts": experiment.cluster.experts} | {
-            f"concepts.{key}": getattr(concepts, key) for key in keys
-        }
+        own = {f"concepts.{key}": getattr(concepts, key) for key in keys}
+        return {"cluster.experts": experiment.cluster.experts} | own
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the counts of the most concepts."""

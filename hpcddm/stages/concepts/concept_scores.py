@@ -6,8 +6,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import settings_to_hash
 from hpcddm.config.strategies import parse as parse_strategy
 from hpcddm.pipeline.disk_sizes import values_per_image
-from hpcddm.pipeline.fingerprints import SAMPLES
-from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage, UnitKind
+from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.ranges import TRAIN, range_keys
 from hpcddm.runs.unit_keys import (
     CLUSTER,
@@ -20,15 +19,13 @@ from hpcddm.runs.unit_keys import (
     unit_name,
 )
 from hpcddm.stages.concepts.concept_tags import tagger_keys
-from hpcddm.stages.data.encode_captions import uncounted_captions
-from hpcddm.stages.data.latents import space_parts
 from hpcddm.stages.evaluation.draw import (
     arm_names,
     evaluation_settings,
-    gpus_to_sample,
     sampling_units,
     strategy_labels,
 )
+from hpcddm.stages.unit_kinds import SamplingUnits
 
 SHOWN, ROW_BYTES = 4, 600
 """Samples of each concept and arm that are kept as pictures; bytes of the scores of one concept in one arm."""
@@ -78,25 +75,7 @@ def nearest_keys(experiment: Experiment) -> list[str]:
     return range_keys(experiment, "encode", (TRAIN,)) if needs_features else []
 
 
-class DrawingUnits(UnitKind):
-    """Units that sample from all networks of the run, without missing experts."""
-
-    gpus = GpuUse.NODE
-
-    def optional(self, experiment: Experiment) -> list[str]:
-        """List the experts."""
-        return expert_keys(experiment)
-
-    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
-        """Include the samples, not their locations."""
-        return SAMPLES | space_parts(experiment) | uncounted_captions(experiment)
-
-    def usable_gpus(self, experiment: Experiment) -> GpuUse:
-        """Return the GPUs of the placement."""
-        return gpus_to_sample(experiment)
-
-
-class ConceptAlignment(DrawingUnits):
+class ConceptAlignment(SamplingUnits):
     """Unit that evaluates all experts on held-out images of the scored concepts, and during sampling."""
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
@@ -114,24 +93,13 @@ class ConceptAlignment(DrawingUnits):
         return DiskSpace(ALIGNMENT_BYTES, 0, 1)
 
 
-class ConceptScoresStage(DrawingUnits, Stage):
+class ConceptScoresStage(SamplingUnits, Stage):
     """Stage whose usual units sample and score a part of the concepts."""
 
     name = "concept_scores"
     reads = (
-        *(
-            "catalog",
-            "autoencoder",
-            "latents",
-            "encode",
-            "cluster",
-            "expert_lists",
-            "encode_captions",
-            "evaluators",
-            "train",
-            "probe",
-        ),
-        *("router", "distill", "concept_vocabulary", "concept_tags", "concept_counts"),
+        *("catalog", "autoencoder", "latents", "encode", "cluster", "expert_lists", "encode_captions", "evaluators"),
+        *("train", "probe", "router", "distill", "concept_vocabulary", "concept_tags", "concept_counts"),
     )
     other_kinds: ClassVar = {CONCEPT_ALIGNMENT: ConceptAlignment()}
 

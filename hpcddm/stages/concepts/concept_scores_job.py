@@ -48,6 +48,7 @@ from hpcddm.sampling.nfe import NetworkEvaluations
 from hpcddm.sampling.sampler import sample, time_grid
 from hpcddm.stages.concepts.concept_scores import BINS, SHOWN, nearest_keys, part_of_unit, scored_arms, whole_arms
 from hpcddm.stages.evaluation.draw import strategy_labels
+from hpcddm.stages.progress import advance
 from hpcddm.stages.training.train import missing_experts
 from hpcddm.stages.workload import DECODE_LATENTS, Work, Workload
 from hpcddm.training.training_inputs import x0_of
@@ -82,8 +83,7 @@ def _score(experiment: Experiment, unit: Unit) -> Result:
     rows: list[Score] = []
     with atomic.replacing(unit.folder / PICTURES_FILE, durable=False) as staged, h5py.File(staged, "w") as pictures:
         for number, concept in enumerate(own):
-            unit.stop_if_requested()
-            unit.heartbeat.beat(number, len(own))
+            advance(unit, number, len(own))
             real = drawing.reader.images(concept.real)
             scored = [*scoring.of_real(concept, real)]
             rows += scored
@@ -143,10 +143,8 @@ class Scoring:
     def __init__(self, experiment: Experiment, unit: Unit, device: torch.device, choice: ConceptSelection) -> None:
         self._experiment, self._choice, self.chance = experiment, choice, ChanceScores()
         self._homes = stage_outputs.homes(experiment, unit)
-        extractor, pixels = (
-            load_ensemble.load_evaluator(experiment, EXTRACTOR, unit.run.unit, device),
-            build_classifier.pixels(experiment),
-        )
+        extractor = load_ensemble.load_evaluator(experiment, EXTRACTOR, unit.run.unit, device)
+        pixels = build_classifier.pixels(experiment)
 
         @torch.no_grad()
         def extract(images: Images) -> np.ndarray:
@@ -156,9 +154,8 @@ class Scoring:
             return features
 
         nearest = _nearest(experiment, unit) if nearest_keys(experiment) else None
-        self._ruler = ConceptScorer(
-            stage_outputs.tagger(experiment, unit, device), extract, nearest, _pairwise(experiment)
-        )
+        tagger = stage_outputs.tagger(experiment, unit, device)
+        self._ruler = ConceptScorer(tagger, extract, nearest, _pairwise(experiment))
         self._reader, self._trained = run_samples.open_reader(unit, HELDOUT), run_samples.open_reader(unit, TRAIN)
 
     @cached_property
@@ -284,8 +281,7 @@ def _distances(experiment: Experiment, unit: Unit, drawing: UnitSampler) -> dict
     arms: dict[str, dict[str, list[float]]] = {}
     labels = strategy_labels(experiment)
     for number, arm in enumerate(labels):
-        unit.stop_if_requested()
-        unit.heartbeat.beat(len(LEVELS) + number, len(LEVELS) + len(labels))
+        advance(unit, len(LEVELS) + number, len(LEVELS) + len(labels))
         recorded = RecordingVelocity(drawing.ensemble.field(arm, evaluate, clusters))
         sample(recorded, experiment.seed, range(len(shown)), asked, space, evaluate)
         for estimate, weights in zip(recorded.estimates, recorded.weights, strict=True):

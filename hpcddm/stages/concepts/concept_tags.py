@@ -26,12 +26,6 @@ def tagger_keys(experiment: Experiment) -> list[str]:
     return [*([CONCEPT_TAGGER] if tagger.is_trained else []), *tagger.networks(experiment)]
 
 
-def tagger_gpus(experiment: Experiment) -> GpuUse:
-    """Return the GPUs that the tagger can use."""
-    concepts = experiment.concepts
-    return GpuUse.ONE if concepts is not None and concepts.tagger.uses_gpu else GpuUse.NONE
-
-
 def tagging_settings(experiment: Experiment) -> dict[str, Any]:
     """Return the settings of the tagger, of how it sees the images, and of what counts as a match in captions."""
     concepts = experiment.concept_settings
@@ -39,10 +33,19 @@ def tagging_settings(experiment: Experiment) -> dict[str, Any]:
     return {"concepts.tagger": settings_to_hash(concepts.tagger), "data": image_settings(experiment)} | matching
 
 
-class ConceptTagger(UnitKind):
-    """Unit that trains the tagger."""
+class TaggingUnits(UnitKind):
+    """Units that run the networks of a tagger."""
 
     gpus = GpuUse.ONE
+
+    def usable_gpus(self, experiment: Experiment) -> GpuUse:
+        """Return `GpuUse.NONE` for a tagger that needs no GPU."""
+        concepts = experiment.concepts
+        return GpuUse.ONE if concepts is not None and concepts.tagger.uses_gpu else GpuUse.NONE
+
+
+class ConceptTagger(TaggingUnits):
+    """Unit that trains the tagger."""
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return the training images and their captions, and the concepts."""
@@ -52,21 +55,16 @@ class ConceptTagger(UnitKind):
         """Include the tagger, not the experiment's seed: scores of different taggers could not be compared."""
         return tagging_settings(experiment) | {"concepts.seed": experiment.concept_settings.seed}
 
-    def usable_gpus(self, experiment: Experiment) -> GpuUse:
-        """Return `GpuUse.NONE` for a tagger that needs no GPU."""
-        return tagger_gpus(experiment)
-
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the trained parameters."""
         return DiskSpace(TAGGER_BYTES, 0, 1)
 
 
-class ConceptTagsStage(Stage):
+class ConceptTagsStage(TaggingUnits, Stage):
     """Stage whose usual units find the concepts in captions and images of one range."""
 
     name = "concept_tags"
     reads = ("catalog", "evaluators", "concept_vocabulary")
-    gpus = GpuUse.ONE
     other_kinds: ClassVar = {CONCEPT_TAGGER: ConceptTagger()}
 
     def units(self, experiment: Experiment) -> list[str]:
@@ -80,10 +78,6 @@ class ConceptTagsStage(Stage):
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Include the tagger, the images' format, and the rules for a match."""
         return tagging_settings(experiment)
-
-    def usable_gpus(self, experiment: Experiment) -> GpuUse:
-        """Return `GpuUse.NONE` for a tagger that needs no GPU."""
-        return tagger_gpus(experiment)
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the concepts of every image and of its caption, which wait on disk, and the thresholds."""

@@ -1,5 +1,7 @@
 """Stage concept_tags: the concepts that each caption of a range names, and each image shows most; or the tagger."""
 
+from functools import partial
+
 import numpy as np
 from jaxtyping import Float32, Shaped
 from safetensors.numpy import save_file
@@ -23,6 +25,7 @@ from hpcddm.runs.files import MENTIONS_FILE, TAGGER_FILE, TAGS_FILE, THRESHOLDS_
 from hpcddm.runs.ranges import TRAIN, split_of
 from hpcddm.runs.unit_keys import CONCEPT_TAGGER
 from hpcddm.stages.concepts.concept_tags import TAGS_OF_IMAGE
+from hpcddm.stages.progress import advance
 from hpcddm.stages.workload import ENCODER, READING, Work, Workload
 
 IMAGES_AT_ONCE = 256
@@ -53,11 +56,8 @@ def _train(experiment: Experiment, unit: Unit) -> Result:
     captions = catalog.texts(CAPTION).gather(numbers)
     seen = Mentions(numbers, _matcher(experiment, unit).match(captions), captions)
 
-    def advance(done: int, total: int) -> None:
-        unit.stop_if_requested()
-        unit.heartbeat.beat(done, total)
-
-    arrays = stage_outputs.new_tagger(experiment, unit, choose_device(unit)).fit(reader, seen, concepts.seed, advance)
+    tagger = stage_outputs.new_tagger(experiment, unit, choose_device(unit))
+    arrays = tagger.fit(reader, seen, concepts.seed, partial(advance, unit))
     with atomic.replacing(unit.folder / TAGGER_FILE) as staged:
         save_file(dict(arrays), staged)
     return Result([TAGGER_FILE], {"images": len(numbers)})

@@ -4,10 +4,11 @@ from typing import Any, ClassVar
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import settings_to_hash
-from hpcddm.pipeline.fingerprints import ALL, class_name_settings
-from hpcddm.pipeline.stage import DiskSpace, Stage, UnitKind
+from hpcddm.pipeline.fingerprints import class_name_settings
+from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.ranges import range_keys
 from hpcddm.runs.unit_keys import CATALOG, CONCEPT_VOCABULARY
+from hpcddm.stages.unit_kinds import CatalogUnits
 
 CONCEPT_BYTES, MAX_CONCEPTS = 60, 50_000
 """Bytes of a concept, and the most that are expected."""
@@ -22,16 +23,12 @@ def words_keys(experiment: Experiment) -> list[str]:
     return range_keys(experiment, "concept_vocabulary") if is_read else []
 
 
-class ConceptVocabulary(UnitKind):
+class ConceptVocabulary(CatalogUnits):
     """Unit that selects the concepts from the nouns of all ranges, a file, or the classes."""
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return the nouns of all ranges, and the catalog, which names the classes."""
         return [CATALOG, *words_keys(experiment)]
-
-    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
-        """Include the samples, not their locations."""
-        return {CATALOG: ALL}
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Include the vocabulary and, if its concepts are the classes, their names."""

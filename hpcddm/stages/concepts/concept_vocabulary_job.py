@@ -15,6 +15,7 @@ from hpcddm.runs.files import VOCABULARY_FILE, WORDS_FILE
 from hpcddm.runs.ranges import split_of
 from hpcddm.runs.stored_results import class_names
 from hpcddm.runs.unit_keys import CONCEPT_VOCABULARY
+from hpcddm.stages.progress import advance
 
 
 def run(experiment: Experiment, unit: Unit) -> Result:
@@ -34,11 +35,10 @@ def _count(experiment: Experiment, unit: Unit) -> Result:
     candidates = Candidates()
     for block in split_into_blocks(numbers, TEXTS_AT_ONCE):
 
-        def advance(done: int, block: range = block) -> None:
-            unit.stop_if_requested()
-            unit.heartbeat.beat(block.start - numbers.start + done, len(numbers))
+        def seen(done: int, block: range = block) -> None:
+            advance(unit, block.start - numbers.start + done, len(numbers))
 
-        candidates.add(source.candidates(catalog.texts(CAPTION).gather(block), advance))
+        candidates.add(source.candidates(catalog.texts(CAPTION).gather(block), seen))
     atomic.write_json(unit.folder / WORDS_FILE, candidates.as_json())
     return Result([WORDS_FILE], {"captions": candidates.captions, "nouns": len(candidates.counts)})
 

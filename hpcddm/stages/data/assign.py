@@ -1,15 +1,14 @@
 """Stage assign: the cluster of every sample of a range, by the rule of the partition."""
 
-from typing import Any
-
 from hpcddm.config.experiment import Experiment
 from hpcddm.pipeline.disk_sizes import CLUSTER_BYTES
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.ranges import images_of_range, range_keys
 from hpcddm.runs.unit_keys import CATALOG, CLUSTER, unit_name
+from hpcddm.stages.unit_kinds import UnitsOfInputs
 
 
-class AssignStage(Stage):
+class AssignStage(UnitsOfInputs, Stage):
     """Stage whose units assign the samples of one range to clusters."""
 
     name = "assign"
@@ -24,10 +23,6 @@ class AssignStage(Stage):
         """Return the partition and, where it needs them, the features of the same range."""
         encoded = [f"encode/{unit_name(key)}"] if experiment.cluster.clustering.needs_features else []
         return [CATALOG, CLUSTER, *encoded]
-
-    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Return no settings, because the inputs determine the outputs."""
-        return {}
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate a number of the cluster for each sample."""

@@ -5,32 +5,22 @@ from typing import Any
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import settings_to_hash
 from hpcddm.pipeline import disk_sizes
-from hpcddm.pipeline.fingerprints import ALL, image_settings
-from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage
-from hpcddm.runs.unit_keys import CATALOG
+from hpcddm.pipeline.fingerprints import image_settings
+from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.unit_settings import autoencoder_keys, trained_autoencoder
 from hpcddm.runs.unit_training import unit_training
+from hpcddm.stages.unit_kinds import CatalogUnits, TrainingUnits
 
 
-class AutoencoderStage(Stage):
+class AutoencoderStage(TrainingUnits, CatalogUnits, Stage):
     """Stage with one unit, which trains the autoencoder."""
 
     name = "autoencoder"
     reads = ("catalog",)
-    gpus = GpuUse.RANKS
-    is_collective = True
 
     def units(self, experiment: Experiment) -> list[str]:
         """Return the stage's only unit; empty if the experiment does not need it."""
         return autoencoder_keys(experiment)
-
-    def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Return the catalog."""
-        return [CATALOG]
-
-    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
-        """Include the samples, not their locations."""
-        return {CATALOG: ALL}
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Include autoencoder and training but not the experiment's seed, so that all seeds share their latents."""
@@ -40,10 +30,6 @@ class AutoencoderStage(Stage):
             images["augmentations"] = [settings_to_hash(augmentation) for augmentation in data.augmentations]
         own = settings_to_hash(trained_autoencoder(experiment))
         return {"data": images, "autoencoder": own, "training": unit_training(experiment, key).fingerprinted()}
-
-    def batch_size(self, experiment: Experiment, key: str) -> int:
-        """Return the batch of its training."""
-        return unit_training(experiment, key).batch
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate a training."""

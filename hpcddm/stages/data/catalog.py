@@ -1,11 +1,10 @@
 """Stage catalog: numbers all samples, so that later stages do not depend on units of tars."""
 
-from typing import Any
-
 from hpcddm.config.experiment import Experiment
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.ranges import range_keys, tars_of
 from hpcddm.runs.unit_keys import CATALOG
+from hpcddm.stages.unit_kinds import UnitsOfInputs
 
 ENTRY_BYTES = 200
 """Bytes of the location of one tar, or of one file of columns."""
@@ -13,7 +12,7 @@ HASH_BYTES = 8
 """Bytes of a key's hash, which is sorted on disk."""
 
 
-class CatalogStage(Stage):
+class CatalogStage(UnitsOfInputs, Stage):
     """Stage with one unit, which numbers the samples and lists the locations of tars and columns."""
 
     name = "catalog"
@@ -27,10 +26,6 @@ class CatalogStage(Stage):
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return all tars."""
         return range_keys(experiment, "shard")
-
-    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Return no settings, because the inputs determine the outputs."""
-        return {}
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the places of tars and columns, and the hashes of the keys."""

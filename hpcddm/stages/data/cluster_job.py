@@ -1,5 +1,7 @@
 """Stage cluster: the rule by which every sample gets one of K clusters."""
 
+from functools import partial
+
 import numpy as np
 
 from hpcddm.clustering.base import Clustering, NotFinite, Workspace
@@ -17,6 +19,7 @@ from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.stored_results import check_numbers
 from hpcddm.runs.unit_keys import CATALOG
 from hpcddm.stages.data.cluster import MAX_FITTED
+from hpcddm.stages.progress import advance
 
 
 def run(experiment: Experiment, unit: Unit) -> Result:
@@ -28,11 +31,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     numbers = fitted_numbers(len(train), experiment.seed)
     clustering = variants.create(Clustering, own)
 
-    def advance(done: int, total: int) -> None:
-        unit.stop_if_requested()
-        unit.heartbeat.beat(done, total)
-
-    workspace = Workspace(unit.folder, advance)
+    workspace = Workspace(unit.folder, partial(advance, unit))
     try:
         partition = clustering.fit(train, numbers, experiment.cluster.experts, experiment.seed, workspace)
     except NotFinite as error:

@@ -54,7 +54,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
         for index, cluster in enumerate(facts.clusters)
     ]
     atomic.write_json(unit.folder / CLUSTERS_FILE, facts.as_json())
-    clusters_page.write(experiment.name, facts, clusters, unit.folder / CLUSTERS_PAGE)
+    atomic.write_text(unit.folder / CLUSTERS_PAGE, clusters_page.render(experiment.name, facts, clusters))
     for warning in facts.warnings():
         print(f"warning: {warning}", flush=True)
     return Result([CLUSTERS_FILE, CLUSTERS_PAGE], {"warnings": facts.warnings()})
@@ -104,17 +104,13 @@ def _facts(experiment: Experiment, unit: Unit, reader: CatalogReader) -> Partiti
         )
         for cluster in range(num_clusters)
     ]
-    has_classes = "class_counts" in lists[0]
+    classes = np.array([entry["class_counts"] for entry in lists]) if "class_counts" in lists[0] else None
     return PartitionFacts(
         images=int(sizes.sum()),
         clusters=clusters,
         largest_over_mean=_rounded(sizes.max() / sizes.mean()),
         effective_clusters=_rounded(measures.effective_number(sizes)),
-        class_information=_rounded(
-            measures.normalised_information(np.array([entry["class_counts"] for entry in lists]))
-        )
-        if has_classes
-        else None,
+        class_information=None if classes is None else _rounded(measures.normalised_information(classes)),
         silhouette=_rounded(np.average(silhouettes, weights=sizes)) if silhouettes else None,
         sampled=sampled,
         compared=partition.describe_points if partition is not None else "",

@@ -58,7 +58,6 @@ class CopyListsStage(Stage):
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate a list of middle length; of a list of keys, whose length is not known, as many samples."""
-        samples = math.ceil(
-            images["train"] / experiment.cluster.experts / (1 - experiment.experts.other_clusters_share)
-        )
+        experts, share = experiment.cluster.experts, experiment.experts.other_clusters_share
+        samples = math.ceil(images["train"] / experts / (1 - share))
         return DiskSpace(samples * disk_sizes.sample_bytes(experiment), 0, 3)

@@ -20,6 +20,7 @@ from hpcddm.runs.ranges import SPLITS
 from hpcddm.runs.result_types import CaptionIndex
 from hpcddm.runs.unit_keys import CAPTIONS, unit_name
 from hpcddm.stages.data.encode_captions import CAPTIONS_AT_ONCE, captions_of_unit, states_keys
+from hpcddm.stages.progress import advance
 from hpcddm.stages.workload import TEXT_ENCODER, Work, Workload
 
 ENCODED_AT_ONCE = 64
@@ -50,13 +51,12 @@ def _number(experiment: Experiment, unit: Unit) -> Result:
     total = sum(map(len, catalogs.values()))
     require(total <= 1 << 8 * NUMBER_TYPE.itemsize, f"data: {total} samples are too many for captions of one run")
 
-    def advance(done: int) -> None:
-        unit.stop_if_requested()
-        unit.heartbeat.beat(done, total)
-
     columns = {split: catalog.texts(CAPTION) for split, catalog in catalogs.items()}
     count = write_distinct(
-        columns, unit.folder / CAPTIONS_FILE, lambda split: unit.folder / numbers_file(split), advance
+        columns,
+        unit.folder / CAPTIONS_FILE,
+        lambda split: unit.folder / numbers_file(split),
+        lambda done: advance(unit, done, total),
     )
     names = [unit_name(key) for key in states_keys(experiment)]
     described = {"captions": count, "samples": {split: len(own) for split, own in catalogs.items()}}

@@ -24,6 +24,7 @@ from hpcddm.runs.files import LISTS_FILE, list_file, list_name, training_file
 from hpcddm.runs.manifest import DIGESTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.unit_keys import EXPERT_LISTS
+from hpcddm.stages.progress import advance
 
 NUMBER_TYPE = np.dtype("<u4")
 
@@ -48,11 +49,8 @@ def _by_clusters(experiment: Experiment, unit: Unit) -> Result:
         lists[name], digests[name] = _write(experiment, unit, catalog, expert, numbers)
         unit.heartbeat.beat(expert + 1, num_experts)
     digests[ALL] = digest([digests, _heldout_digest(unit)])
-    trained = (
-        _add_other_clusters(experiment, unit, clusters, lists, digests)
-        if experiment.experts.other_clusters_share
-        else []
-    )
+    share = experiment.experts.other_clusters_share
+    trained = _add_other_clusters(experiment, unit, clusters, lists, digests) if share else []
     print(f"cluster sizes {sizes}, largest / mean {max(sizes) * num_experts / sum(sizes):.2f}", flush=True)
     ranges = {key: assigned.digest for key, assigned in unit.inputs_of("assign").items()}
     atomic.write_json(unit.folder / LISTS_FILE, {"lists": lists, DIGESTS: digests, "clusters": ranges})
@@ -94,11 +92,7 @@ def _by_keys(experiment: Experiment, unit: Unit) -> Result:
     keys = sample_keys.read(path)
     atomic.require_submitted(path, extra.content_hash, atomic.sha256(path))
 
-    def advance(done: int) -> None:
-        unit.stop_if_requested()
-        unit.heartbeat.beat(done, len(catalog))
-
-    numbers = sample_keys.numbers_of(keys, path, catalog.texts("key"), advance)
+    numbers = sample_keys.numbers_of(keys, path, catalog.texts("key"), lambda done: advance(unit, done, len(catalog)))
     described, samples_digest = _write(experiment, unit, catalog, extra.name, numbers)
     print(f"{len(numbers)} samples", flush=True)
     results = {"lists": {extra.name: described}, DIGESTS: {extra.name: samples_digest}}

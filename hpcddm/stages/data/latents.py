@@ -80,10 +80,6 @@ class LatentsStage(Stage):
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the moments in float16."""
         columns = 2 if has_mirrored_latents(experiment) else 1
-        per_image = (
-            columns
-            * require_latent_space(experiment).autoencoder.moments
-            * math.prod(experiment.data.x_shape)
-            * VALUE_BYTES
-        )
+        moments = require_latent_space(experiment).autoencoder.moments
+        per_image = columns * moments * math.prod(experiment.data.x_shape) * VALUE_BYTES
         return DiskSpace(images_of_range(experiment, key, images) * per_image, 0, 1)

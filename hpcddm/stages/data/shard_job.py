@@ -30,6 +30,7 @@ from hpcddm.runs.ranges import TRAIN, images_of_tar, split_of, tars_of
 from hpcddm.sources.base import InPlaceSource, Source, Split
 from hpcddm.sources.filtering import Filter
 from hpcddm.sources.source_files import LACKS, IndexedFile, SourceFile, lacking, valued, values_of
+from hpcddm.stages.progress import advance
 from hpcddm.stages.workload import TAR as TAR_WORK
 from hpcddm.stages.workload import Work, Workload
 
@@ -211,8 +212,7 @@ def _pick(
     span: the numbers of all records of the unit; fit: makes a square of a picture, or raises `ImageError`.
     """
     for block in _grouped(numbered, _memory_share):
-        unit.stop_if_requested()
-        unit.heartbeat.beat(block[-1][0] + 1 - span.start, len(span))
+        advance(unit, block[-1][0] + 1 - span.start, len(span))
         own = [record for _, record in block]
         values: dict[str, Sequence[object]] = {
             "label": [record.label for record in own],

@@ -4,12 +4,13 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import settings_to_hash
-from hpcddm.pipeline.fingerprints import ALL, image_settings
+from hpcddm.pipeline.fingerprints import image_settings
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.unit_keys import CATALOG, unit_name
 from hpcddm.stages.evaluation.draw import arm_names, draw_keys
 from hpcddm.stages.evaluation.measure_real import evaluator_labels, measuring_keys, networks_of
 from hpcddm.stages.evaluation.neighbours import neighbours_keys
+from hpcddm.stages.unit_kinds import CatalogUnits
 
 FIGURE_BYTES = 12_000
 """Bytes of the figures of an arm."""
@@ -27,7 +28,7 @@ def compare_keys(experiment: Experiment) -> list[str]:
     return [f"compare/{label}" for label in (*evaluator_labels(experiment), *([perceptual] if perceptual else []))]
 
 
-class CompareStage(Stage):
+class CompareStage(CatalogUnits, Stage):
     """Stage whose units compare the samples of all arms with real images, by what one evaluator measured."""
 
     name = "compare"
@@ -47,10 +48,6 @@ class CompareStage(Stage):
             return [CATALOG, *draw_keys(experiment)]
         measured = [*measuring_keys(experiment, "measure_real", label), *measuring_keys(experiment, "measure", label)]
         return [CATALOG, *networks_of(experiment, label), *measured, *neighbours_keys(experiment, label)]
-
-    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
-        """Include the classes, not the locations of the images."""
-        return {CATALOG: ALL}
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Include the images and the perceptual distance; arms and other measurements are inputs."""

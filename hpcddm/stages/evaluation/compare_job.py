@@ -22,6 +22,7 @@ from hpcddm.stages.evaluation.compare import perceptual_label
 from hpcddm.stages.evaluation.draw import arm_names, draw_range
 from hpcddm.stages.evaluation.measure_job import read_measured
 from hpcddm.stages.evaluation.neighbours_job import merge_ranges
+from hpcddm.stages.progress import advance
 
 FLOOR = "floor"
 """Name of the figures of training images, beside those of the arms."""
@@ -55,8 +56,8 @@ def run(experiment: Experiment, unit: Unit) -> Result:
         samples = train if is_floor else _image_set(experiment, unit, arm, labels)
         inputs = MetricInputs(samples, real, train, merge_ranges(experiment, unit, TRAIN if is_floor else arm))
         metrics = _metrics(samples, images, is_floor)
-        advance = partial(_advance, unit, number * len(metrics), len(arms) * len(metrics))
-        figures[arm] = compute_figures(inputs, metrics, unit.name, images, advance)
+        noted = partial(_note, unit, number * len(metrics), len(arms) * len(metrics))
+        figures[arm] = compute_figures(inputs, metrics, unit.name, images, noted)
         atomic.write_json(unit.folder / FINISHED_ARMS, asdict(FinishedArms(unit.trajectory, figures)))
     floor = figures.pop(FLOOR)
     dimension = None if real.features is None else real.features.shape[1]
@@ -67,10 +68,9 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     return Result([COMPARISON], {"images": images, KNOWN_METRICS: [metric.key for metric in all_metrics()]})
 
 
-def _advance(unit: Unit, before: int, of: int, done: int) -> None:
+def _note(unit: Unit, before: int, of: int, done: int) -> None:
     """Note how many metrics are done, and stop where that was requested."""
-    unit.stop_if_requested()
-    unit.heartbeat.beat(before + done, of)
+    advance(unit, before + done, of)
 
 
 def _finished_arms(unit: Unit) -> dict[str, Figures]:

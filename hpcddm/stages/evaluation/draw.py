@@ -6,21 +6,19 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import settings_to_hash
 from hpcddm.config.strategies import parse as parse_strategy
 from hpcddm.pipeline.disk_sizes import values_per_image
-from hpcddm.pipeline.fingerprints import SAMPLES, common_settings
-from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage
+from hpcddm.pipeline.fingerprints import common_settings
+from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.unit_keys import (
     CATALOG,
     EXPERT_LISTS,
     MONOLITH_ARM,
     ROUTER,
     STUDENT_ARM,
-    expert_keys,
     monolith_keys,
     student_keys,
     unit_name,
 )
-from hpcddm.stages.data.encode_captions import captions_read, uncounted_captions
-from hpcddm.stages.data.latents import space_keys, space_parts
+from hpcddm.stages.unit_kinds import SamplingUnits, network_inputs
 
 
 def draw_keys(experiment: Experiment) -> list[str]:
@@ -53,8 +51,7 @@ def arm_names(experiment: Experiment) -> list[str]:
 def sampling_units(experiment: Experiment) -> list[str]:
     """List the units that sampling reads, without the experts."""
     dense = [*monolith_keys(experiment), *student_keys(experiment)]
-    shared = [*space_keys(experiment), *captions_read(experiment)]
-    return [CATALOG, EXPERT_LISTS, *shared, *dense, ROUTER]
+    return [CATALOG, EXPERT_LISTS, *network_inputs(experiment), *dense, ROUTER]
 
 
 def evaluation_settings(experiment: Experiment) -> dict[str, Any]:
@@ -74,12 +71,7 @@ def evaluation_settings(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def gpus_to_sample(experiment: Experiment) -> GpuUse:
-    """Return the GPUs that the placement of the networks can use."""
-    return GpuUse.NODE if experiment.evaluate.placement.uses_all_gpus else GpuUse.ONE
-
-
-class DrawStage(Stage):
+class DrawStage(SamplingUnits, Stage):
     """Stage whose units draw one range of samples in all arms."""
 
     name = "draw"
@@ -87,7 +79,6 @@ class DrawStage(Stage):
         *("catalog", "autoencoder", "latents", "expert_lists", "encode_captions"),
         *("train", "probe", "router", "distill"),
     )
-    gpus = GpuUse.NODE
 
     def units(self, experiment: Experiment) -> list[str]:
         """List the ranges."""
@@ -97,24 +88,12 @@ class DrawStage(Stage):
         """Return all networks but the experts, which are optional."""
         return sampling_units(experiment)
 
-    def optional(self, experiment: Experiment) -> list[str]:
-        """List the experts."""
-        return expert_keys(experiment)
-
-    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
-        """Include the samples, not their locations."""
-        return SAMPLES | space_parts(experiment) | uncounted_captions(experiment)
-
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Include the evaluation except its first image and its length: samples depend only on their own range."""
         settings = evaluation_settings(experiment)
         for key in ("images", "first_sample"):
             settings["evaluate"].pop(key, None)
         return settings
-
-    def usable_gpus(self, experiment: Experiment) -> GpuUse:
-        """Return the GPUs of the placement."""
-        return gpus_to_sample(experiment)
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the images of all arms."""

@@ -8,11 +8,13 @@ import torch
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import run_samples
+from hpcddm.data.catalog import split_into_blocks
 from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import EVALUATION
 from hpcddm.sampling.draw_images import UnitSampler
 from hpcddm.stages.evaluation.draw import arm_names, draw_range
+from hpcddm.stages.progress import advance
 from hpcddm.stages.training.train import missing_experts
 from hpcddm.stages.workload import DECODE_LATENTS, Work, Workload
 
@@ -26,11 +28,9 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     drawing, numbers = UnitSampler(experiment, unit), run_samples.evaluation_samples(unit, experiment)
     arms = {name: ArmImages() for name in arm_names(experiment)}
     total = (stop - start) * len(arms)
-    for first in range(start, stop, experiment.evaluate.batch):
-        rows = range(first, first + experiment.evaluate.batch)
+    for rows in split_into_blocks(range(start, stop), experiment.evaluate.batch):
         for number, (name, arm) in enumerate(arms.items()):
-            unit.stop_if_requested()
-            unit.heartbeat.beat((first - start) * len(arms) + number * len(rows), total)
+            advance(unit, (rows.start - start) * len(arms) + number * len(rows), total)
             arm.add(*drawing.draw(name, rows, numbers[rows]))
     unit.heartbeat.beat(total, total)
     with atomic.replacing(unit.folder / EVALUATION, durable=False) as staged, h5py.File(staged, "w") as file:

@@ -7,6 +7,7 @@ import numpy as np
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import run_samples
+from hpcddm.data.catalog import split_into_blocks
 from hpcddm.evaluation.evaluators import Measurements
 from hpcddm.evaluation.metrics.metric_inputs import ImageSet
 from hpcddm.files import hdf5
@@ -16,13 +17,14 @@ from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.stages.evaluation.draw import arm_names
 from hpcddm.stages.evaluation.measure import sampled_unit
 from hpcddm.stages.evaluation.measure_real_job import (
-    blocks,
+    MEASURED_AT_ONCE,
     conditions,
     create_evaluator,
     evaluator_work,
     places,
     write,
 )
+from hpcddm.stages.progress import advance
 from hpcddm.stages.workload import Work, Workload
 
 
@@ -32,11 +34,10 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     reader, numbers = run_samples.open_reader(unit, HELDOUT), run_samples.evaluation_samples(unit, experiment)
     arms, measured = arm_names(experiment), defaultdict[str, list[Measurements]](list)
     with hdf5.open_checked(unit.input(sampled_unit(unit.key), EVALUATION)) as file:
-        for rows in blocks(start, stop):
+        for rows in split_into_blocks(range(start, stop), MEASURED_AT_ONCE):
             labels, captions = conditions(experiment, reader, numbers[rows.start : rows.stop])
             for number, arm in enumerate(arms):
-                unit.stop_if_requested()
-                unit.heartbeat.beat((rows.start - start) * len(arms) + number * len(rows), len(arms) * (stop - start))
+                advance(unit, (rows.start - start) * len(arms) + number * len(rows), len(arms) * (stop - start))
                 images = file[arm]["images"][rows.start - start : rows.stop - start]
                 measured[arm].append(evaluator.measure(images, labels, captions))
     return Result([MEASUREMENTS], {"images": stop - start, "values": write(unit.folder / MEASUREMENTS, measured)})

@@ -6,12 +6,13 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.image_encoders import ImageEncoderSettings, figure_label
 from hpcddm.config.schema import settings_to_hash
 from hpcddm.errors import require
-from hpcddm.pipeline.fingerprints import ALL, image_settings
-from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage, UnitKind
+from hpcddm.pipeline.fingerprints import image_settings
+from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage
 from hpcddm.runs.unit_keys import CATALOG, unit_name
 from hpcddm.runs.unit_settings import num_outputs
 from hpcddm.stages.evaluation.draw import draw_keys
 from hpcddm.stages.training.evaluators import evaluator_keys
+from hpcddm.stages.unit_kinds import CatalogUnits
 
 OWN = "own"
 """Label of the extractor and the classifier that the run trains; other evaluators have that of their settings."""
@@ -92,14 +93,10 @@ def values_per_measured(experiment: Experiment, label: str) -> int:
     return features + HEAD_VALUES * encoders_by_label(experiment)[label].has_head
 
 
-class MeasuringUnits(UnitKind):
+class MeasuringUnits(CatalogUnits):
     """Units that measure a range of images with one evaluator."""
 
     gpus = GpuUse.ONE
-
-    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
-        """Include the samples or their conditions, not the locations of the images."""
-        return {CATALOG: ALL}
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Include the evaluator and the images."""

@@ -2,7 +2,7 @@
 
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import h5py
@@ -10,6 +10,7 @@ import numpy as np
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import run_samples
+from hpcddm.data.catalog import split_into_blocks
 from hpcddm.errors import require
 from hpcddm.evaluation.evaluators import EncoderEvaluator, ImageEvaluator, Measurements, TrainedEvaluators
 from hpcddm.files import atomic
@@ -20,6 +21,7 @@ from hpcddm.runs.files import MEASUREMENTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.stages.evaluation.measure_real import OWN, encoders_by_label, evaluator_of, networks_of, range_name
+from hpcddm.stages.progress import advance
 from hpcddm.stages.workload import EVALUATOR, READING, Work, Workload
 
 SPLITS = (HELDOUT, TRAIN)
@@ -38,9 +40,8 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     measured: dict[str, list[Measurements]] = defaultdict(list)
     for number, split in enumerate(SPLITS):
         reader, numbers = run_samples.open_reader(unit, split), run_samples.evaluation_samples(unit, experiment, split)
-        for rows in blocks(start, stop):
-            unit.stop_if_requested()
-            unit.heartbeat.beat(number * (stop - start) + rows.start - start, len(SPLITS) * (stop - start))
+        for rows in split_into_blocks(range(start, stop), MEASURED_AT_ONCE):
+            advance(unit, number * (stop - start) + rows.start - start, len(SPLITS) * (stop - start))
             labels, captions = conditions(experiment, reader, numbers[rows.start : rows.stop])
             images = reader.images(numbers[rows.start : rows.stop])
             measured[split].append(evaluator.measure(images, labels, captions))
@@ -88,11 +89,6 @@ def places(key: str) -> tuple[int, int]:
     """Parse the range [start, stop) of a unit, places in the evaluation set."""
     start, stop = range_name(key).split("-")
     return int(start), int(stop)
-
-
-def blocks(start: int, stop: int) -> Iterator[range]:
-    """Cut a range into blocks that are measured at once."""
-    return (range(first, min(first + MEASURED_AT_ONCE, stop)) for first in range(start, stop, MEASURED_AT_ONCE))
 
 
 def conditions(

@@ -3,13 +3,12 @@
 The number of distances grows with the square of the images. Up to 10,000 the stage compare finds them itself.
 """
 
-from typing import Any
-
 from hpcddm.config.experiment import Experiment
 from hpcddm.evaluation.metrics.need import NEIGHBOUR_IMAGES
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.stages.evaluation.draw import arm_names
 from hpcddm.stages.evaluation.measure_real import evaluator_labels, evaluator_of, measuring_keys, num_features
+from hpcddm.stages.unit_kinds import UnitsOfInputs
 
 BITS_PER_IMAGE = 3 * 11
 """Bits that a range stores of every image of an arm."""
@@ -21,7 +20,7 @@ def neighbours_keys(experiment: Experiment, label: str) -> list[str]:
     return measuring_keys(experiment, "neighbours", label) if is_large and num_features(experiment, label) else []
 
 
-class NeighboursStage(Stage):
+class NeighboursStage(UnitsOfInputs, Stage):
     """Stage whose units find what the balls around a range of images hold, by what one evaluator measured of all."""
 
     name = "neighbours"
@@ -35,10 +34,6 @@ class NeighboursStage(Stage):
         """Return the measurements of all ranges."""
         label = evaluator_of(key)
         return [*measuring_keys(experiment, "measure_real", label), *measuring_keys(experiment, "measure", label)]
-
-    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Include nothing: measurements are inputs, of all arms."""
-        return {}
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate which images the balls hold."""

@@ -15,6 +15,7 @@ from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.stages.evaluation.draw import arm_names
 from hpcddm.stages.evaluation.measure_job import read_measured
 from hpcddm.stages.evaluation.measure_real_job import places
+from hpcddm.stages.progress import advance
 
 ROWS_AT_ONCE = 1000
 """Images whose balls are looked at between two heartbeats."""
@@ -27,18 +28,14 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     rows, arms = [slice(*ends) for ends in pairwise(edges)], (*arm_names(experiment), TRAIN)
     total, real, balls = len(rows) * (len(arms) + 1), _features(unit, HELDOUT), []
 
-    def advance(done: int) -> None:
-        unit.stop_if_requested()
-        unit.heartbeat.beat(done, total)
-
     for place, own in enumerate(rows):
-        advance(place)
+        advance(unit, place, total)
         balls.append(RealBalls.around(real, own))
     with atomic.replacing(unit.folder / NEIGHBOURS, durable=False) as staged, h5py.File(staged, "w") as file:
         for number, arm in enumerate(arms, start=1):
             fake, parts = _features(unit, arm), []
             for place, around in enumerate(balls):
-                advance(number * len(rows) + place)
+                advance(unit, number * len(rows) + place, total)
                 parts.append(around.overlap(fake))
             for name, values in vars(union(parts)).items():
                 packed = np.packbits(values, axis=1) if values.dtype == bool else values

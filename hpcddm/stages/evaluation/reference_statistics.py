@@ -1,14 +1,13 @@
 """Stage reference_statistics: mean and covariance of the held-out images, in the format of other programs."""
 
-from typing import Any
-
 from hpcddm.config.experiment import Experiment
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.unit_keys import unit_name
 from hpcddm.stages.evaluation.measure_real import encoders_by_label, measuring_keys, num_features
+from hpcddm.stages.unit_kinds import UnitsOfInputs
 
 
-class ReferenceStatisticsStage(Stage):
+class ReferenceStatisticsStage(UnitsOfInputs, Stage):
     """Stage with a unit for each extractor with public weights that has fewer features than there are images.
 
     No other program has the run's own extractor, and the covariance of as many images or fewer is singular.
@@ -26,10 +25,6 @@ class ReferenceStatisticsStage(Stage):
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return the measurements of all ranges."""
         return measuring_keys(experiment, "measure_real", unit_name(key))
-
-    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Include nothing: measurements are inputs."""
-        return {}
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate float64 values of mean and covariance."""

@@ -4,22 +4,20 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.pipeline.disk_sizes import values_per_image
-from hpcddm.pipeline.fingerprints import SAMPLES, class_name_settings
-from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage
-from hpcddm.runs.unit_keys import CLUSTER_REPORT, REPORT, expert_keys
+from hpcddm.pipeline.fingerprints import class_name_settings
+from hpcddm.pipeline.stage import DiskSpace, Stage
+from hpcddm.runs.unit_keys import CLUSTER_REPORT, REPORT
 from hpcddm.stages.concepts.concept_analysis import concepts_keys, page_bytes
 from hpcddm.stages.data.cluster_report import images_per_cluster
-from hpcddm.stages.data.encode_captions import uncounted_captions
-from hpcddm.stages.data.latents import space_parts
 from hpcddm.stages.evaluation.compare import compare_keys
 from hpcddm.stages.evaluation.draw import (
     arm_names,
     draw_keys,
     evaluation_settings,
-    gpus_to_sample,
     sampling_units,
 )
 from hpcddm.stages.training.evaluators import evaluator_keys
+from hpcddm.stages.unit_kinds import SamplingUnits
 
 GALLERY_IMAGES = 20
 """Pictures in the gallery per arm and per expert."""
@@ -27,7 +25,7 @@ PAGE_BYTES = 200_000
 """Bytes of the page's plots and text."""
 
 
-class ReportStage(Stage):
+class ReportStage(SamplingUnits, Stage):
     """Stage with one unit, which merges the comparisons of the arms and writes the page."""
 
     name = "report"
@@ -35,7 +33,6 @@ class ReportStage(Stage):
         *("catalog", "autoencoder", "latents", "expert_lists", "cluster_report", "encode_captions"),
         *("evaluators", "train", "probe", "router", "distill", "draw", "compare", "concept_analysis"),
     )
-    gpus = GpuUse.NODE
 
     def units(self, experiment: Experiment) -> list[str]:
         """Return the stage's only unit."""
@@ -46,25 +43,13 @@ class ReportStage(Stage):
         evaluators = [*evaluator_keys(experiment), *compare_keys(experiment)]
         return [*sampling_units(experiment), *draw_keys(experiment), *evaluators]
 
-    def optional(self, experiment: Experiment) -> list[str]:
-        """List the experts."""
-        return expert_keys(experiment)
-
     def extras(self, experiment: Experiment) -> list[str]:
         """List the units about clusters and concepts; the page is written even without them."""
         return [CLUSTER_REPORT, *concepts_keys(experiment)]
 
-    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
-        """Include the samples, not their locations."""
-        return SAMPLES | space_parts(experiment) | uncounted_captions(experiment)
-
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Include the evaluation and the names that the page shows."""
         return evaluation_settings(experiment) | {"name": experiment.name} | class_name_settings(experiment)
-
-    def usable_gpus(self, experiment: Experiment) -> GpuUse:
-        """Return the GPUs of the placement."""
-        return gpus_to_sample(experiment)
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the page with its pictures; Base64 turns three bytes into four."""

@@ -62,10 +62,12 @@ from hpcddm.sampling import nfe
 from hpcddm.sampling.diagnostics import diagnose
 from hpcddm.sampling.draw_images import UnitSampler
 from hpcddm.sampling.sampler import sample
+from hpcddm.sampling.velocity import EnsembleVelocity
 from hpcddm.stages.data.cluster_report import RANDOM_IMAGES
 from hpcddm.stages.evaluation.compare import compare_keys
 from hpcddm.stages.evaluation.draw import arm_names, draw_range
 from hpcddm.stages.evaluation.measure_real import OWN, encoders_by_label
+from hpcddm.stages.progress import advance
 from hpcddm.stages.report.report import GALLERY_IMAGES
 from hpcddm.stages.training.train import missing_experts
 from hpcddm.stages.workload import DECODE_LATENTS, Work, Workload
@@ -89,7 +91,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     costs = training_costs.training_costs(experiment, unit.inputs)
     metrics["warnings"] = result_warnings(experiment, metrics, costs)
     atomic.write_json(unit.folder / METRICS, metrics)
-    page.write(_content(experiment, unit, metrics, shown.galleries()), unit.folder / PAGE)
+    atomic.write_text(unit.folder / PAGE, page.render(_content(experiment, unit, metrics, shown.galleries())))
     kept = ("arms", "floor", "missing_experts", "remark", "leading_metric", "few_images", "warnings")
     results = {key: metrics[key] for key in kept}
     results["arms"] = {arm: _finite(values) for arm, values in metrics["arms"].items()}
@@ -137,20 +139,16 @@ def _metrics(experiment: Experiment, unit: Unit) -> dict[str, Any]:
     figures = comparisons.summarise(compared)
     for name, arm in figures["arms"].items():
         arm["train_flops"] = flops.get(name, flops[ENSEMBLE])
-    return (
-        figures
-        | {
-            "unavailable_metrics": comparisons.unavailable(list(compared.values()), classes is not None),
-            "missing_experts": missing_experts(experiment, unit.inputs),
-            "remark": _remark(experiment, unit),
-            "extractors": _extractors(experiment, unit),
-            "classifier": _evaluator(experiment, unit, CLASSIFIER) | chance if classes else None,
-            "steps": experiment.evaluate.steps,
-            "guidance": experiment.evaluate.guidance,
-        }
-        | ({"contradictions": contradictions} if contradictions else {})
-        | _probes(unit)
-    )
+    figures |= {
+        "unavailable_metrics": comparisons.unavailable(list(compared.values()), classes is not None),
+        "missing_experts": missing_experts(experiment, unit.inputs),
+        "remark": _remark(experiment, unit),
+        "extractors": _extractors(experiment, unit),
+        "classifier": _evaluator(experiment, unit, CLASSIFIER) | chance if classes else None,
+        "steps": experiment.evaluate.steps,
+        "guidance": experiment.evaluate.guidance,
+    }
+    return figures | ({"contradictions": contradictions} if contradictions else {}) | _probes(unit)
 
 
 def _probes(unit: Unit) -> dict[str, Any]:
@@ -224,12 +222,7 @@ def _evaluator(experiment: Experiment, unit: Unit, key: str) -> dict[str, Any]:
     return {"name": name, "sha256": digests[WEIGHTS], "heldout_accuracy": unit.inputs[key].results["heldout_accuracy"]}
 
 
-def _content(
-    experiment: Experiment,
-    unit: Unit,
-    metrics: dict[str, Any],
-    galleries: list[Gallery],
-) -> ReportContent:
+def _content(experiment: Experiment, unit: Unit, metrics: dict[str, Any], galleries: list[Gallery]) -> ReportContent:
     dense, (asked_for, gallery_texts) = _train_flops(experiment, unit.inputs), _asked(experiment, unit)
     facts = _facts(experiment, unit)
     return ReportContent(
@@ -321,40 +314,35 @@ class SharedSamples:
 
     def __init__(self, experiment: Experiment, unit: Unit):
         self.experiment, self.unit = experiment, unit
-        self.rows, drawing = _gallery(experiment), UnitSampler(experiment, unit)
+        rows, drawing = _gallery(experiment), UnitSampler(experiment, unit)
         self.ensemble, self.space = drawing.ensemble, drawing.space
-        shown = run_samples.evaluation_samples(unit, experiment)[self.rows]
-        self.condition, self.clusters = drawing.conditions_and_clusters(shown)
+        shown = run_samples.evaluation_samples(unit, experiment)[rows]
+        condition, self.clusters = drawing.conditions_and_clusters(shown)
+        self.drawn_from = experiment.seed, rows, condition, self.space, experiment.evaluate
         self.arms = arm_names(experiment)
         self.alone = [f"expert-{index}" for index, expert in enumerate(self.ensemble.experts) if expert is not None]
         self.done = 0
 
     def galleries(self) -> list[Gallery]:
         """Draw the gallery of every arm and of every expert alone, all from the same noise."""
-        evaluate, galleries = self.experiment.evaluate, []
+        galleries = []
         for arm in (*self.arms, *self.alone):
             self._report_progress()
-            field = self.ensemble.field(arm, evaluate, self.clusters)
-            drawn = sample(field, self.experiment.seed, self.rows, self.condition, self.space, evaluate)
+            drawn = sample(self._field(arm), *self.drawn_from)
             galleries.append(Gallery(arm, self.space.to_images(drawn)))
         return galleries
 
     def diagnostics(self) -> dict[str, dict[str, Any]]:
         """Measure the router's entropy, the experts' disagreement and the step-refinement gap of every arm."""
-        evaluate, by_arm = self.experiment.evaluate, {}
+        by_arm = {}
         for arm in self.arms:
             self._report_progress()
-            by_arm[arm] = diagnose(
-                partial(self.ensemble.field, arm, evaluate, self.clusters),
-                self.experiment.seed,
-                self.rows,
-                self.condition,
-                self.space,
-                evaluate,
-            )
+            by_arm[arm] = diagnose(partial(self._field, arm), *self.drawn_from)
         return by_arm
 
+    def _field(self, arm: str) -> EnsembleVelocity:
+        return self.ensemble.field(arm, self.experiment.evaluate, self.clusters)
+
     def _report_progress(self) -> None:
-        self.unit.stop_if_requested()
-        self.unit.heartbeat.beat(self.done, 2 * len(self.arms) + len(self.alone))
+        advance(self.unit, self.done, 2 * len(self.arms) + len(self.alone))
         self.done += 1

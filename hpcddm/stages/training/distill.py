@@ -4,22 +4,19 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import settings_to_hash
-from hpcddm.pipeline.fingerprints import SAMPLES, common_settings, expert_settings, overridden_models
-from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage
+from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overridden_models
+from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.unit_keys import CATALOG, EXPERT_LISTS, ROUTER, expert_keys, student_keys
 from hpcddm.runs.unit_training import unit_training
-from hpcddm.stages.data.encode_captions import captions_read, uncounted_captions
-from hpcddm.stages.data.latents import space_keys, space_parts
 from hpcddm.stages.training.train import denoiser_disk
+from hpcddm.stages.unit_kinds import NetworkUnits, TrainingUnits, network_inputs
 
 
-class DistillStage(Stage):
+class DistillStage(TrainingUnits, NetworkUnits, Stage):
     """Stage with one unit, which trains the student; it has no units if the experiment has no `distill`."""
 
     name = "distill"
     reads = ("catalog", "autoencoder", "latents", "expert_lists", "encode_captions", "train", "probe", "router")
-    gpus = GpuUse.RANKS
-    is_collective = True
 
     def units(self, experiment: Experiment) -> list[str]:
         """List the student."""
@@ -28,12 +25,7 @@ class DistillStage(Stage):
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return data, all experts, and the router where it chooses the teacher."""
         router = [ROUTER] if experiment.student.teacher == "router" else []
-        shared = [*space_keys(experiment), *captions_read(experiment)]
-        return [CATALOG, EXPERT_LISTS, *shared, *expert_keys(experiment), *router]
-
-    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
-        """Include the samples, not their locations."""
-        return SAMPLES | space_parts(experiment) | uncounted_captions(experiment)
+        return [CATALOG, EXPERT_LISTS, *network_inputs(experiment), *expert_keys(experiment), *router]
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Include the student's training, and how its teachers' weights are read."""
@@ -49,10 +41,6 @@ class DistillStage(Stage):
         if experiment.student.teacher == "router":
             settings["router.model"] = settings_to_hash(experiment.router.model)
         return common_settings(experiment, experiment.expert_config().model) | settings
-
-    def batch_size(self, experiment: Experiment, key: str) -> int:
-        """Return the student's share of the common batch."""
-        return unit_training(experiment, key).batch
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate a training."""

@@ -5,11 +5,12 @@ from typing import Any
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import settings_to_hash
 from hpcddm.pipeline import disk_sizes
-from hpcddm.pipeline.fingerprints import ALL, image_settings
-from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage
-from hpcddm.runs.unit_keys import CATALOG, CLASSIFIER, EXTRACTOR, unit_name
+from hpcddm.pipeline.fingerprints import image_settings
+from hpcddm.pipeline.stage import DiskSpace, Stage
+from hpcddm.runs.unit_keys import CLASSIFIER, EXTRACTOR, unit_name
 from hpcddm.runs.unit_settings import evaluator_settings, num_outputs
 from hpcddm.runs.unit_training import unit_training
+from hpcddm.stages.unit_kinds import CatalogUnits, TrainingUnits
 
 
 def evaluator_keys(experiment: Experiment) -> list[str]:
@@ -18,35 +19,21 @@ def evaluator_keys(experiment: Experiment) -> list[str]:
     return [key for key, own in ((EXTRACTOR, settings.extractor), (CLASSIFIER, settings.classifier)) if own is not None]
 
 
-class EvaluatorsStage(Stage):
+class EvaluatorsStage(TrainingUnits, CatalogUnits, Stage):
     """Stage whose units train one of the evaluators each."""
 
     name = "evaluators"
     reads = ("catalog",)
-    gpus = GpuUse.RANKS
-    is_collective = True
 
     def units(self, experiment: Experiment) -> list[str]:
         """List the networks."""
         return evaluator_keys(experiment)
-
-    def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Return the catalog."""
-        return [CATALOG]
-
-    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
-        """Include the samples, not their locations."""
-        return {CATALOG: ALL}
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Include the network, not the experiment's seed: distances by different rulers could not be compared."""
         settings = settings_to_hash(evaluator_settings(experiment, key))
         data = image_settings(experiment) | {"order": settings_to_hash(experiment.data.order)}
         return {"data": data, f"evaluators.{unit_name(key)}": settings}
-
-    def batch_size(self, experiment: Experiment, key: str) -> int:
-        """Return the network's own batch."""
-        return unit_training(experiment, key).batch
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate a training."""

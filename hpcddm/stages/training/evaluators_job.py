@@ -43,11 +43,8 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     only measured.
     """
     network = evaluator_settings(experiment, unit.key)
-    trained = (
-        _trained(experiment, network, unit)
-        if network.pretrained is None
-        else _copy_pretrained(experiment, network, unit)
-    )
+    make = _trained if network.pretrained is None else _copy_pretrained
+    trained = make(experiment, network, unit)
     if unit.ranks.rank == 0:
         model = load_weights(build_classifier.build(experiment, unit.key), unit.folder)
         heldout, to_model = run_samples.open_reader(unit, HELDOUT), build_classifier.pixels(experiment).to_model
@@ -63,10 +60,8 @@ def run(experiment: Experiment, unit: Unit) -> Result:
 def _trained(experiment: Experiment, network: ClassifierSettings, unit: Unit) -> Result:
     """Train the network."""
     training, stream = flops_budget.training_of(experiment, unit.key), of_training(unit.key)
-    build, flops = (
-        partial(build_classifier.build, experiment, unit.key),
-        build_classifier.train_flops(experiment, unit.key),
-    )
+    build = partial(build_classifier.build, experiment, unit.key)
+    flops = build_classifier.train_flops(experiment, unit.key)
     kind = RotatedBatches if experiment.data.num_classes is None else LabelledBatches
     to_model = build_classifier.pixels(experiment).to_model
     with run_samples.training_reader(experiment, unit) as reader:
@@ -98,10 +93,8 @@ def _copy_pretrained(experiment: Experiment, network: ClassifierSettings, unit: 
 def work(workload: Workload, key: str) -> list[Work]:
     """List the training and the measurement on the held-out images."""
     name = unit_name(key)
-    network, training = (
-        evaluator_settings(workload.experiment, key),
-        flops_budget.training_of(workload.experiment, key),
-    )
+    network = evaluator_settings(workload.experiment, key)
+    training = flops_budget.training_of(workload.experiment, key)
     heldout = Work(name, False, workload.counts["heldout"], IMAGES_AT_ONCE)
     trained = [] if network.pretrained else [Work(name, True, training.images, training.batch)]
     return [*trained, heldout]
@@ -109,10 +102,8 @@ def work(workload: Workload, key: str) -> list[Work]:
 
 def _augmentations(network: ClassifierSettings, side: int) -> list[Augmentation]:
     """Return what `shift` and `mirror` of an evaluator do to its training images."""
-    moved: list[Augmentation] = (
-        [Shift(shift.ShiftSettings(name="shift", max_pixels=network.shift), side)] if network.shift else []
-    )
-    return moved + ([Flip(flip.FlipSettings(name="flip"), side)] if network.mirror else [])
+    moved = [Shift(shift.ShiftSettings(name="shift", max_pixels=network.shift), side)] if network.shift else []
+    return [*moved, *([Flip(flip.FlipSettings(name="flip"), side)] if network.mirror else [])]
 
 
 def _loss(model: nn.Module, batch: LabelledBatch) -> torch.Tensor:

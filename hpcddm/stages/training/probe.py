@@ -4,11 +4,10 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import settings_to_hash
-from hpcddm.pipeline.fingerprints import SAMPLES, common_settings
+from hpcddm.pipeline.fingerprints import common_settings
 from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage
 from hpcddm.runs.unit_keys import CATALOG, EXPERT_LISTS, expert_key, expert_keys, expert_of, probe_key, unit_name
-from hpcddm.stages.data.encode_captions import captions_read, uncounted_captions
-from hpcddm.stages.data.latents import space_keys, space_parts
+from hpcddm.stages.unit_kinds import NetworkUnits, network_inputs
 
 FILE_BYTES, CLUSTER_BYTES = 1000, 300
 """Bytes of the file with the losses: in all, and more for every cluster."""
@@ -22,7 +21,7 @@ def probed_expert(key: str) -> int:
     return expert
 
 
-class ProbeStage(Stage):
+class ProbeStage(NetworkUnits, Stage):
     """Stage with a unit for each expert of another site than the one that trains the router."""
 
     name = "probe"
@@ -37,12 +36,7 @@ class ProbeStage(Stage):
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return the expert, and what its loss on held-out images reads."""
-        shared = [*space_keys(experiment), *captions_read(experiment)]
-        return [CATALOG, EXPERT_LISTS, *shared, expert_key(probed_expert(key))]
-
-    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
-        """Include the samples, not their locations."""
-        return SAMPLES | space_parts(experiment) | uncounted_captions(experiment)
+        return [CATALOG, EXPERT_LISTS, *network_inputs(experiment), expert_key(probed_expert(key))]
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Include the rule, how the weights are read, and which of them."""

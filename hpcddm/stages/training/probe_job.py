@@ -25,6 +25,7 @@ from hpcddm.runs.unit_keys import expert_key, unit_name
 from hpcddm.runs.weights_files import selected_weights
 from hpcddm.sampling import load_ensemble
 from hpcddm.sampling.heldout_loss import LEVELS, HeldoutLoss
+from hpcddm.stages.progress import advance
 from hpcddm.stages.training.probe import probed_expert
 from hpcddm.stages.workload import Work, Workload
 
@@ -86,8 +87,7 @@ def _measure(experiment: Experiment, unit: Unit, number: int, probe: list[np.nda
     losses: list[list[float | None]] = []
     constant: list[list[float]] = []
     for cluster, numbers in enumerate(probe):
-        unit.stop_if_requested()
-        unit.heartbeat.beat(cluster * len(LEVELS), total)
+        advance(unit, cluster * len(LEVELS), total)
         levels = LEVELS if len(numbers) >= MIN_SAMPLES else ()
         losses.append([loss.of_network(expert.model, numbers, level, device) for level in levels])
         constant.append([loss.of_constant(numbers, level) for level in levels])

@@ -5,24 +5,21 @@ from typing import Any
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import settings_to_hash
 from hpcddm.pipeline import disk_sizes
-from hpcddm.pipeline.fingerprints import SAMPLES, common_settings
+from hpcddm.pipeline.fingerprints import common_settings
 from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage
 from hpcddm.runs.unit_keys import CATALOG, EXPERT_LISTS, ROUTER, expert_keys
 from hpcddm.runs.unit_training import unit_training
-from hpcddm.stages.data.encode_captions import captions_read, uncounted_captions
-from hpcddm.stages.data.latents import space_keys, space_parts
+from hpcddm.stages.unit_kinds import NetworkUnits, TrainingUnits, network_inputs
 
 LABEL_BYTES = 16
 """Class and cluster of a sample of the experts."""
 
 
-class RouterStage(Stage):
+class RouterStage(TrainingUnits, NetworkUnits, Stage):
     """Stage with one unit, which trains the router or fits it to the data."""
 
     name = "router"
     reads = ("catalog", "autoencoder", "latents", "expert_lists", "encode_captions", "train", "probe")
-    gpus = GpuUse.RANKS
-    is_collective = True
 
     def units(self, experiment: Experiment) -> list[str]:
         """Return the stage's only unit."""
@@ -31,11 +28,7 @@ class RouterStage(Stage):
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return catalog, lists and captions' states, and the experts where the router is trained on their samples."""
         experts = expert_keys(experiment) if experiment.router.samples else []
-        return [CATALOG, EXPERT_LISTS, *space_keys(experiment), *captions_read(experiment), *experts]
-
-    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
-        """Include the samples, not their locations."""
-        return SAMPLES | space_parts(experiment) | uncounted_captions(experiment)
+        return [CATALOG, EXPERT_LISTS, *network_inputs(experiment), *experts]
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Include the router, and the conversion where it is trained on the experts' samples."""
@@ -53,7 +46,7 @@ class RouterStage(Stage):
 
     def batch_size(self, experiment: Experiment, key: str) -> int:
         """Return the router's batch; 0 for one that is not trained."""
-        return unit_training(experiment, key).batch if experiment.router.training else 0
+        return super().batch_size(experiment, key) if experiment.router.training else 0
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate a training, and the experts' samples, which exist twice while they are merged."""

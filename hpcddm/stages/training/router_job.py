@@ -32,6 +32,7 @@ from hpcddm.runs.files import CALIBRATION, ROUTER_SAMPLES, ROUTER_SAMPLES_INFO, 
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.sampling.nfe import NetworkEvaluations
 from hpcddm.sampling.router_samples import draw_missing
+from hpcddm.stages.progress import advance
 from hpcddm.stages.workload import DECODE_LATENTS, ENCODE_LATENTS, ROUTER, Work, Workload
 from hpcddm.training import flops_budget
 from hpcddm.training.loop import Task, load_weights, train
@@ -92,10 +93,8 @@ def _train(experiment: Experiment, unit: Unit) -> tuple[Result, list[float]]:
     if experiment.router.samples:
         drawn, plan = draw_missing(experiment, unit)
         opened = nullcontext(drawn)
-        outputs, results = (
-            [ROUTER_SAMPLES, ROUTER_SAMPLES_INFO],
-            {"sampling_flops": flops_budget.router_samples_flops(experiment, plan.images)},
-        )
+        outputs = [ROUTER_SAMPLES, ROUTER_SAMPLES_INFO]
+        results = {"sampling_flops": flops_budget.router_samples_flops(experiment, plan.images)}
         lists = [np.flatnonzero(plan.clusters == expert) for expert in experts]
     else:
         opened = run_samples.training_reader(experiment, unit, augmentations=experiment.data.augmentations)
@@ -116,9 +115,8 @@ def _train(experiment: Experiment, unit: Unit) -> tuple[Result, list[float]]:
         task = Task(experiment.seed, model, _loss, batches, to_x, flops_per_image=flops)
         trained = train(task, training, unit)
     results |= trained.results | weights_files.training_costs(training, flops, results.get("sampling_flops", 0))
-    return Result(
-        outputs + trained.outputs, results | build_denoiser.initial_weights_record(experiment, unit)
-    ), log_prior
+    results |= build_denoiser.initial_weights_record(experiment, unit)
+    return Result(outputs + trained.outputs, results), log_prior
 
 
 def _fit(experiment: Experiment, unit: Unit) -> tuple[Result, list[float]]:
@@ -128,11 +126,8 @@ def _fit(experiment: Experiment, unit: Unit) -> tuple[Result, list[float]]:
         reader, router = run_samples.open_reader(unit, TRAIN), build_computed(experiment)
         results["images"] = len(reader)
 
-        def advance(done: int) -> None:
-            unit.stop_if_requested()
-            unit.heartbeat.beat(done, len(reader))
-
-        router.fit(reader, x0_of(experiment, unit, TRAIN, reader, create_space(experiment.data, unit.input)), advance)
+        x0 = x0_of(experiment, unit, TRAIN, reader, create_space(experiment.data, unit.input))
+        router.fit(reader, x0, lambda done: advance(unit, done, len(reader)))
         weights = router.state_dict()
         broken = tensors.first_not_finite(weights)
         require(broken is None, f"{unit.key}: tensor '{broken}' is not finite; look for images that are not")

@@ -7,7 +7,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import settings_to_hash
 from hpcddm.pipeline import disk_sizes
 from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overridden_models
-from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage
+from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.files import list_name
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.unit_keys import (
@@ -23,7 +23,8 @@ from hpcddm.runs.unit_settings import overridden_images
 from hpcddm.runs.unit_training import unit_training
 from hpcddm.stages.data.copy_lists import copies_read
 from hpcddm.stages.data.encode_captions import captions_read, uncounted_captions
-from hpcddm.stages.data.latents import space_keys, space_parts
+from hpcddm.stages.data.latents import space_parts
+from hpcddm.stages.unit_kinds import TrainingUnits, network_inputs
 
 
 def missing_experts(experiment: Experiment, present: Container[str]) -> list[str]:
@@ -37,13 +38,11 @@ def denoiser_disk(experiment: Experiment, key: str, ranks: int) -> DiskSpace:
     return disk_sizes.training_space(model.parameters(experiment.data), unit_training(experiment, key), ranks)
 
 
-class TrainStage(Stage):
+class TrainStage(TrainingUnits, Stage):
     """Stage whose units train one denoiser each."""
 
     name = "train"
     reads = ("catalog", "autoencoder", "latents", "expert_lists", "encode_captions", "copy_lists")
-    gpus = GpuUse.RANKS
-    is_collective = True
 
     def units(self, experiment: Experiment) -> list[str]:
         """List the monolith, then the experts."""
@@ -53,8 +52,7 @@ class TrainStage(Stage):
         """Return catalog, lists, latents and captions' states, and an expert's list or copy, but no other training."""
         expert = expert_of(key)
         own = [] if expert is None else [list_key(expert), *copies_read(experiment, expert)]
-        shared = [*space_keys(experiment), *captions_read(experiment)]
-        return list(dict.fromkeys([CATALOG, EXPERT_LISTS, *own, *shared]))
+        return list(dict.fromkeys([CATALOG, EXPERT_LISTS, *own, *network_inputs(experiment)]))
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
         """Count an expert's own list, and for the monolith all training samples; their locations do not count."""
@@ -80,10 +78,6 @@ class TrainStage(Stage):
         """Return the inputs of the monolith's number of images, unless its learning rate decays over it."""
         is_bought = expert_of(key) is None and not experiment.experts.training.decays_by_images
         return ("cluster.experts", "router.", "experts.overrides", "experts.own_images") if is_bought else ()
-
-    def batch_size(self, experiment: Experiment, key: str) -> int:
-        """Return the monolith's batch, or an expert's own."""
-        return unit_training(experiment, key).batch
 
     def site(self, experiment: Experiment, key: str) -> str | None:
         """Return the expert's site, if the experiment names sites."""

@@ -1,5 +1,6 @@
 import json
 import time
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -119,7 +120,7 @@ def test_equal_scores_have_a_slope_of_zero_and_no_r():
 def test_json_holds_the_curve():
     frequencies, scores = planted(np.random.default_rng(0))
     curve = fit_curve(frequencies, scores, np.arange(60))
-    stored = json.loads(json.dumps(curve.as_json(), allow_nan=False))
+    stored = json.loads(json.dumps(asdict(curve), allow_nan=False))
     assert stored["fit"]["slope"]["low"] == curve.fit.slope.low
     assert sum(entry["concepts"] for entry in stored["bins"]) == 60
 

@@ -1,4 +1,5 @@
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -85,7 +86,7 @@ def test_what_cannot_be_told_apart_is_said(total, home, reason):
     result = home_against_total(SCORES, total, home, CONCEPTS)
     assert result.comparison is None
     assert result.not_identified.startswith("not identified: ") and reason in result.not_identified
-    json.dumps(result.as_json(), allow_nan=False)
+    json.dumps(asdict(result), allow_nan=False)
 
 
 def test_a_share_that_only_rounding_moves_is_no_spread():

@@ -119,7 +119,7 @@ def test_the_page_is_whole_and_self_contained(case, tmp_path):
     assert "No warning" in parsed.text or "max_share: 0.1." in parsed.text
     for words in ("Words: boot 50% of captions, 10% elsewhere", "two boots"):
         assert (words in parsed.text) == (case == "captions")
-    clusters_page.write("fashion", made, pictures(made, kinds), tmp_path / "clusters.html")
+    (tmp_path / "clusters.html").write_text(clusters_page.render("fashion", made, pictures(made, kinds)))
     assert (tmp_path / "clusters.html").read_text() == text
 
 

@@ -91,7 +91,8 @@ def test_the_page_is_whole_and_self_contained(case):
 
 def test_a_page_of_equal_contents_is_equal_to_the_byte_and_that_of_a_file_too(tmp_path):
     again = ConceptFacts(json.loads(json.dumps(content())))
-    concepts_page.write(again, pictures(again.content, again.pictured()), tmp_path / "concepts.html")
+    text = concepts_page.render(again, pictures(again.content, again.pictured()))
+    (tmp_path / "concepts.html").write_text(text)
     assert (tmp_path / "concepts.html").read_text() == rendered("everything")
 
 

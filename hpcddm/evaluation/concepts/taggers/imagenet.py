@@ -47,9 +47,8 @@ class ImageNet(Tagger[ImageNetSettings]):
 
     def __init__(self, settings: ImageNetSettings, context: TaggerContext) -> None:
         super().__init__(settings, context)
-        self.encoder = efficientnet_lite0.ImageNetFeatures(
-            efficientnet_lite0.ImageNetFeaturesSettings(name="efficientnet_lite0", size=settings.size)
-        )
+        encoder = efficientnet_lite0.ImageNetFeaturesSettings(name="efficientnet_lite0", size=settings.size)
+        self.encoder = efficientnet_lite0.ImageNetFeatures(encoder)
         nouns, synsets = wordnet_nouns.load_wordnet(), pretrained.find_verified(CLASSES).read_text().split()
         numbers = [int(synset.removeprefix("n")) for synset in synsets]
         above = [nouns.hypernyms(number) | {number} for number in numbers]

@@ -103,7 +103,14 @@ class Lit(Tagger[LitSettings]):
             heads.append(train_head(features, names, own, self._training, seed, TAGGER_HALF.format(half=half), seen))
         arrays = {IMAGES: np.stack([head.image for head in heads]), NAMES: np.stack([head.names for head in heads])}
         self._arrays = arrays
-        return arrays | {THRESHOLDS: self._thresholds(features, pairs, halves, np.searchsorted(rows, shown))}
+        # By the captions of some samples, each scored by the head of the others.
+        counts = ScoreCounts(len(self.context.vocabulary))
+        for part in split_into_blocks(np.searchsorted(rows, shown), IMAGES_AT_ONCE):
+            scores = self._heldout_cosines(features[part].astype(np.float32), halves[part])
+            mentioned = np.zeros(scores.shape, bool)
+            mentioned[pairs.of_rows(part)] = True
+            counts.add(scores, mentioned)
+        return arrays | {THRESHOLDS: counts.thresholds()}
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
         self._arrays = {name: np.asarray(values) for name, values in arrays.items()}
@@ -190,22 +197,6 @@ class Lit(Tagger[LitSettings]):
             )
             advance(min(own.stop, len(numbers)))
         return held
-
-    def _thresholds(
-        self,
-        features: Float16[np.ndarray, "n d"],
-        pairs: TrainingPairs,
-        halves: Int64[np.ndarray, " n"],
-        rows: Int64[np.ndarray, " m"],
-    ) -> Float32[np.ndarray, " v"]:
-        """Choose the thresholds by the captions of some rows of the features, each scored by the head of the others."""
-        counts = ScoreCounts(len(self.context.vocabulary))
-        for part in split_into_blocks(rows, IMAGES_AT_ONCE):
-            scores = self._heldout_cosines(features[part].astype(np.float32), halves[part])
-            mentioned = np.zeros(scores.shape, bool)
-            mentioned[pairs.of_rows(part)] = True
-            counts.add(scores, mentioned)
-        return counts.thresholds()
 
 
 def halves_of(captions: Sequence[str]) -> Int64[np.ndarray, " n"]:

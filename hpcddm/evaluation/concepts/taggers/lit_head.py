@@ -80,23 +80,22 @@ def train_head(
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        image, text = _maps(features, names, pairs, training, seed, stream)
+        scaled = np.unique(pairs.rows)
+        scaled = scaled[np.sort(keyed.random_subset(seed, f"{stream}/{MAP_SCALE}", len(scaled), FOR_SCALE))]
+        image = LinearMap(_rows(features, scaled, torch.device("cpu")), training.width).to(training.device)
+        text = LinearMap(names, training.width).to(training.device)
     order = BalancedOrder(pairs, seed, stream)
-    own_names, steps = (
-        names[torch.from_numpy(order.concepts)].to(training.device),
-        -(-training.images // training.batch),
-    )
+    own_names = names[torch.from_numpy(order.concepts)].to(training.device)
+    steps = -(-training.images // training.batch)
     # Linear maps overfit small sets of images, unless they decay fast.
-    optimiser = torch.optim.AdamW(
-        [*image.parameters(), *text.parameters()], training.learning_rate, weight_decay=training.weight_decay
-    )
+    trained = [*image.parameters(), *text.parameters()]
+    optimiser = torch.optim.AdamW(trained, training.learning_rate, weight_decay=training.weight_decay)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     for step in range(steps):
         rows, right = order.at(range(step * training.batch, (step + 1) * training.batch))
         logits = image(_rows(features, rows, training.device)) @ text(own_names).T / training.temperature
-        loss = F.cross_entropy(
-            _without_others(logits, rows, right, pairs, order), torch.from_numpy(right).to(logits.device)
-        )
+        others_hidden = _without_others(logits, rows, right, pairs, order)
+        loss = F.cross_entropy(others_hidden, torch.from_numpy(right).to(logits.device))
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -112,21 +111,6 @@ def map_features(
     """Map features of images by the map of a head, to unit vectors."""
     vectors = features @ weights[:, :-1].T + weights[:, -1]
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-
-
-def _maps(
-    features: Float16[np.ndarray, "n d"],
-    names: Float32[Tensor, "v e"],
-    pairs: TrainingPairs,
-    training: HeadTraining,
-    seed: int,
-    stream: str,
-) -> tuple[LinearMap, LinearMap]:
-    """Return the freshly initialised maps of images and of names."""
-    rows = np.unique(pairs.rows)
-    rows = rows[np.sort(keyed.random_subset(seed, f"{stream}/{MAP_SCALE}", len(rows), FOR_SCALE))]
-    shown = _rows(features, rows, torch.device("cpu"))
-    return LinearMap(shown, training.width).to(training.device), LinearMap(names, training.width).to(training.device)
 
 
 def _rows(features: Float16[np.ndarray, "n d"], rows: np.ndarray, device: torch.device) -> Float32[Tensor, "m d"]:

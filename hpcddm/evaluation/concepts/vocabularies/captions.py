@@ -76,10 +76,8 @@ class CaptionVocabulary(VocabularySource[CaptionVocabularySettings]):
                 f"concepts.vocabulary: none of {len(counts)} nouns is {kept}; {highest}; change min_captions"
             )
         used = {lemmas.get(word, word) for name in names for word in name.split()}
-        return Vocabulary(
-            [Concept(name) for name in names],
-            {word: lemma for word, lemma in sorted(lemmas.items()) if lemma in used and lemma != word},
-        )
+        inflected = {word: lemma for word, lemma in sorted(lemmas.items()) if lemma in used and lemma != word}
+        return Vocabulary([Concept(name) for name in names], inflected)
 
     @cached_property
     def _tagger(self) -> NounTagger:
