@@ -35,9 +35,9 @@ from hpcddm.runs.unit_keys import CATALOG, MONOLITH
 from hpcddm.stages.data import shard_job
 from hpcddm.training.training_inputs import noisy_batches, training_inputs
 from tests import pictures
-from tests.data.test_existing_tars import written
 from tests.helpers import EXPERIMENT, changed
 from tests.pictures import IMG2DATASET
+from tests.sources.tars.test_existing_tars import written
 from tests.stages.adopting import ADOPTED, keys_of, members
 from tests.stages.routes import Bench
 from tests.whole_runs import hpcddm

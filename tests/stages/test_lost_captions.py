@@ -13,7 +13,7 @@ from hpcddm.loading.content_hashes import with_tar_counts
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest, ranges
 from hpcddm.runs.unit_keys import CATALOG
-from tests.data.test_existing_tars import encoded, written
+from tests.sources.tars.test_existing_tars import encoded, written
 from tests.stages.adopting import ADOPTED
 from tests.stages.routes import Bench
 
