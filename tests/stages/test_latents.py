@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -226,7 +227,11 @@ def test_weights_for_the_latents_of_another_runs_autoencoder_are_no_start(tmp_pa
 
 
 def test_an_export_says_how_its_latents_are_decoded(made):
-    text = export._space(made.run, made.settings)
+    objective = SimpleNamespace(name="flow_matching", schedule=SimpleNamespace(name="linear"))
+    model = SimpleNamespace(time_spacing="diffusers")
+    info = SimpleNamespace(num_classes=10, channels=4, image_size=7, objective=objective, model=model)
+    facts = {"unit": MONOLITH, "sha256": "0", "null_class": 10, "class_names": "", "has_scheduler": False}
+    text = export._render_readme(info=info, **facts, **export._latents(made.run, made.settings))
     scale = json.loads((made.run.unit(LATENT_SCALE) / "latent_scale.json").read_text())
     assert f"shift = {scale['shift']}\nscale = {scale['scale']}\n" in text
     assert '"name": "kl_small"' in text and str(made.run.unit(AUTOENCODER)) in text
