@@ -2,7 +2,6 @@
 # The part of tests/run.sh that runs where the home, and other places that packages and people fill, are empty.
 set -u
 on_slurm= is_ours=
-# Bash passes Ctrl-C to no command in the background.
 trap '[ -z "$on_slurm" ] || kill "$on_slurm" 2>/dev/null; [ -z "$is_ours" ] || bash slurm/testbed/down.sh "$HPCDDM_TESTBED"' EXIT
 trap 'exit 130' INT
 if said=$(bash slurm/testbed/up.sh "$HPCDDM_TESTBED"); then
@@ -32,7 +31,11 @@ else
     echo "Two phases at once, on two idle cores 22 minutes: tests without Slurm, which show their progress, and tests on Slurm,"
     echo "one after the other, which are shown at the end; while they run: $HPCDDM_TEST_RUNS/on-slurm"
     mapfile -t files < <(grep -rl 'mark\.slurm' tests --include='test_*.py')
-    "$VENV/bin/python" -m pytest --durations=20 -m "slurm and $HERE" "${files[@]}" >"$HPCDDM_TEST_RUNS/on-slurm" 2>&1 &
+    # Bash lets what is in the background ignore Ctrl-C, and with it all that it starts.
+    (
+        trap - INT
+        exec "$VENV/bin/python" -m pytest --durations=20 -m "slurm and $HERE" "${files[@]}" >"$HPCDDM_TEST_RUNS/on-slurm" 2>&1
+    ) &
     on_slurm=$!
     # On Slurm most time is spent waiting; the others take what cores that leaves, and begin with the longest files.
     # Workers that share the cores must find the same tests, whose names may hold sets.

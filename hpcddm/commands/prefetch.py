@@ -78,20 +78,31 @@ def prefetch(
         if name not in DOWNLOADS:
             raise UserError(f"--from needs the name of a download: {', '.join(DOWNLOADS)}")
         fetch_download(DOWNLOADS[name], cache, archives_in)
-    else:
-        experiment = load_experiment(name, overrides) if name else None
-        data = _data_of(experiment, cache) if experiment else []
-        weights = _weights_of(experiment, cache)
-        if cache:
-            # The cache in which weights of the hub are looked for.
-            os.environ[pretrained.CACHE_VARIABLE] = str(cache)
-        call_all([*data, *weights])
-        if not weights:
-            echo(f"{name}: needs no pretrained weights")
-            if not data:
-                return
+    elif not fetch_needed(name, overrides, cache):
+        return
     if cache:
         echo(f"jobs find them with: export {pretrained.CACHE_VARIABLE}={cache}")
+
+
+def fetch_needed(name: str | None, overrides: tuple[str, ...], cache: Path | None = None) -> bool:
+    """Fetch the data and weights of an experiment, or the weights of all variants; check all by SHA-256.
+
+    Returns:
+        False if there was nothing to fetch.
+
+    Raises:
+        UserError: A file is missing, cannot be fetched or has another hash.
+    """
+    experiment = load_experiment(name, overrides) if name else None
+    data = _data_of(experiment, cache) if experiment else []
+    weights = _weights_of(experiment, cache)
+    if cache:
+        # The cache in which weights of the hub are looked for.
+        os.environ[pretrained.CACHE_VARIABLE] = str(cache)
+    call_all([*data, *weights])
+    if not weights:
+        echo(f"{name}: needs no pretrained weights")
+    return bool(data or weights)
 
 
 def _data_of(experiment: Experiment, cache: Path | None) -> list[Callable[[], object]]:

@@ -29,8 +29,6 @@ class Unit:
     """Manifests of the input units, by key."""
     trajectory: str
     """Hash of the settings and inputs that determine the unit's training states."""
-    input_digests: Mapping[str, str] = field(default_factory=dict)
-    """Digest of every input, as the unit's manifest will have it."""
     network_interface: str | None = None
     watchdog_minutes: float = 20
     gpus: int = 0
@@ -38,6 +36,8 @@ class Unit:
     resources: Resources = Resources()
     data_threads: int = 1
     """Number of threads with which a rank reads samples ahead of its training."""
+    input_digests: Mapping[str, str] = field(default_factory=dict)
+    """Digest of every input, as the unit's manifest will have it."""
 
     @property
     def name(self) -> str:

@@ -239,6 +239,8 @@ def undo_training(run: Path, unit: str) -> None:
     shutil.rmtree(run / "logs/train" / unit)
 
 
+NOTICED_SECONDS = 3
+"""Seconds after which a unit has been told that its submit is gone."""
 SAVING_OFTEN = "experts.training.checkpoint_minutes=0.001"
 
 
@@ -262,7 +264,12 @@ def test_an_interrupted_or_killed_submit_leaves_a_run_that_continues(run, two_ra
     undo_training(run, "expert-02")
     process = start(run, two_ranks, SAVING_OFTEN, *TRAINED)
     wait_for_a_saved_state(run, "train/expert-02")
+    # A fast machine would end the training before anybody has told it to stop.
+    owner = json.loads((run / "logs/train/expert-02/attempt-1/owner.json").read_text())["pid"]
+    os.kill(owner, signal.SIGSTOP)
     os.kill(process.pid, number)
+    time.sleep(NOTICED_SECONDS)
+    os.kill(owner, signal.SIGCONT)
     process.wait(timeout=120)
     deadline = time.time() + 60
     ended = run / "logs/train/expert-02/attempt-1/ended.json"

@@ -34,7 +34,7 @@ def observe(folder: Path, spec: dict[str, Any]) -> None:
     heartbeat = HeartbeatWriter(attempt.folder, ranks.owner, attempt.number, node_name())
     interface, gpus = spec["network_interface"], max(spec["gpus_per_node"], gpus_on_node())
     try:
-        unit = Unit(key, run, ranks, attempt, heartbeat, StopFlag(), {}, "", interface, gpus=gpus)
+        unit = Unit(key, run, ranks, attempt, heartbeat, StopFlag(), {}, "", network_interface=interface, gpus=gpus)
         record["device"] = device_name(choose_device(unit))
         record |= _sum(process_group.join(unit))
         process_group.leave()
