@@ -8,6 +8,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -163,7 +164,11 @@ def queued(conf: str, name: str) -> list[str]:
 def test_interrupting_it_cancels_its_own_jobs(home, tmp_path):
     site = write_site(tmp_path / "site", "waiting", "home", {"extra_sbatch": ["--begin=now+1hour"]})
     command = [sys.executable, "-m", "hpcddm.cli", "selftest", "--site", str(site), "--folder", str(tmp_path / "runs")]
-    process = subprocess.Popen(command, env=os.environ | {"SLURM_CONF": home}, stderr=subprocess.PIPE, text=True)
+    # What a shell has started in the background ignores Ctrl-C, and so would this process.
+    listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = subprocess.Popen(
+        command, env=os.environ | {"SLURM_CONF": home}, stderr=subprocess.PIPE, text=True, preexec_fn=listen
+    )
     deadline, name = time.time() + 120, ""
     while time.time() < deadline and not (name and len(queued(home, name)) == 2):
         time.sleep(0.2)
