@@ -27,7 +27,7 @@ Further:
 
 
 class Group(VerbGroup):
-    """All verbs; errors that a user can fix are printed as one line."""
+    """Group of all verbs; it prints errors that a user can fix as one line."""
 
     def invoke(self, context: click.Context) -> None:
         """Run a verb and exit with the code that it returns, or with that of its `UserError`."""

@@ -28,7 +28,7 @@ failed=0
 if [ $# -gt 0 ]; then
     "$VENV/bin/python" -m pytest "$@" || failed=1
 else
-    echo "Two phases at once, on two idle cores 22 minutes: tests without Slurm, which show their progress, and tests on Slurm,"
+    echo "Two phases at once, on two idle cores about 20 minutes: tests without Slurm, which show their progress, and tests on Slurm,"
     echo "one after the other, which are shown at the end; while they run: $HPCDDM_TEST_RUNS/on-slurm"
     mapfile -t files < <(grep -rl 'mark\.slurm' tests --include='test_*.py')
     # Bash lets what is in the background ignore Ctrl-C, and with it all that it starts.

@@ -17,8 +17,9 @@ from hpcddm.commands.terminal import plain_text, print_table
 from hpcddm.config.image_encoders import ImageEncoderSettings, figure_label
 from hpcddm.config.schema import validate
 from hpcddm.config.strict_yaml import parse_value
-from hpcddm.errors import ConfigError, require
+from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.printing import echo
+from hpcddm.files import atomic
 
 if TYPE_CHECKING:
     from hpcddm.commands.evaluating.run_images import RunImages
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from hpcddm.evaluation.image_sets import FeatureMoments, ImageFiles
     from hpcddm.evaluation.metrics.metric_inputs import ImageSet
 
+FLOOR = "floor"
 OWN, DEFAULT = "own", "efficientnet_lite0"
 """The networks that a run trains to measure images, and the extractor where no run has any."""
 
@@ -73,6 +75,7 @@ def evaluate(
     """
     names = (*sets, *more)
     require(bool(names), "name a set of samples, or several")
+    require(FLOOR not in names, f"{FLOOR}: figures of training images have this name; write ./{FLOOR}")
     require(bool(against or output), "--against names the real images to compare with; --write writes the samples")
     opened = [_open(name, allow_jpeg) for name in names]
     if output is not None:
@@ -93,8 +96,8 @@ def _open(name: str, is_lossy_allowed: bool) -> "ImageFiles":
     from hpcddm.evaluation.image_sets import ImageFiles
 
     found = _open_any(name, is_lossy_allowed)
-    require(isinstance(found, ImageFiles), f"{name}: has statistics and not samples; name it by --against")
-    assert isinstance(found, ImageFiles)
+    if not isinstance(found, ImageFiles):
+        raise UserError(f"{name}: has statistics and not samples; name it by --against")
     return found
 
 
@@ -116,14 +119,15 @@ def _compared(
     from hpcddm.evaluation.image_sets import FeatureMoments
 
     real = _open_any(against, is_lossy_allowed=True)
-    is_of_files = not isinstance(real, FeatureMoments)
-    sets = [*samples, real] if not isinstance(real, FeatureMoments) else [*samples]
-    if isinstance(real, FeatureMoments):
-        require(len(extractors) == 1, f"{against}: says not whose features it is of; name the network by --extractor")
+    is_stated = isinstance(real, FeatureMoments)
+    require(
+        not is_stated or len(extractors) == 1,
+        f"{against}: does not say which network its features are from; name it by --extractor",
+    )
+    sets = [*samples] if isinstance(real, FeatureMoments) else [*samples, real]
     if images is None:
         measured_sets.require_equal_counts(sets)
-    train = _training_images(real) if is_of_files else []
-    compared = {}
+    train, compared = _training_images(real), {}
     for label, evaluator in _evaluators(sets, extractors):
         found = dict(_measured([*sets, *train], label, evaluator, images))
         arms = {one.name: found[one.name] for one in samples}
@@ -131,9 +135,9 @@ def _compared(
             compared[label] = measured_sets.compare_with_moments(label, arms, real)
         else:
             floor = found[train[0].name] if train else None
-            compared[label] = measured_sets.compare(label, arms, found[real.name], floor, lambda done: None)
+            compared[label] = measured_sets.compare(label, arms, found[real.name], floor)
     made = comparisons.summarise(compared)
-    stated = f" as stated by you: {', '.join(compared)}" if not is_of_files else ""
+    stated = f" as stated by you: {', '.join(compared)}" if is_stated else ""
     return made | {"against": f"{against}{stated}", "images": next(iter(made["arms"].values()))["images"]}
 
 
@@ -192,7 +196,7 @@ def _run_of(sets: Sequence["ImageFiles"]) -> "RunImages | None":
 
 def _print(found: Mapping[str, Any], as_json: bool, as_csv: bool) -> None:
     if as_json:
-        echo(json.dumps(found, indent=1))
+        echo(json.dumps(atomic.finite_json(found, []), indent=1))
     elif as_csv:
         _print_csv(found)
     else:
@@ -216,9 +220,10 @@ def _print_csv(found: Mapping[str, Any]) -> None:
 
 
 def _print_table(found: Mapping[str, Any]) -> None:
-    from hpcddm.evaluation.report.page import FLOOR, figure_rows
+    from hpcddm.evaluation.report.page import FLOOR as TITLE
+    from hpcddm.evaluation.report.page import figure_rows
 
-    columns = [*found["arms"], *([FLOOR] if found["intervals"]["floor"] else [])]
+    columns = [*found["arms"], *([TITLE] if found["intervals"]["floor"] else [])]
     title = f"{found['images']:,} images of each set against {found['against']}, with 95 % intervals"
     table = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1))
     table.add_column("figure", no_wrap=True)

@@ -12,7 +12,11 @@ from hpcddm.evaluation.metrics.of_neighbours import OfNeighbours
 
 
 def compute_figures(
-    inputs: MetricInputs, metrics: list[Metric], label: str, images: int, advance: Callable[[int], object]
+    inputs: MetricInputs,
+    metrics: list[Metric],
+    label: str,
+    images: int,
+    advance: Callable[[int], object] = lambda done: None,
 ) -> Figures:
     """Compute metrics, each with its values without every tenth of the images.
 

@@ -1,7 +1,7 @@
 """Sets of images that anybody may have made: folders, arrays of numpy, tars; and published statistics of features."""
 
-import tarfile
 import zipfile
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,15 +15,20 @@ from jaxtyping import Int64, UInt8
 from PIL import Image
 
 from hpcddm.data.image_decoding import MAX_PIXELS, ImageError, read_image, to_pixels
+from hpcddm.data.tars.tar_index import index_tar
+from hpcddm.data.tars.tar_layout import IMAGES
 from hpcddm.errors import UserError, require
 
-LOSSLESS, LOSSY = (".png", ".bmp", ".tif", ".tiff", ".ppm", ".pgm"), (".jpg", ".jpeg", ".webp")
+LOSSY_FORMATS = {"JPEG", "MPO", "WEBP", "AVIF", "JPEG2000"}
+"""Formats of Pillow that may have changed the pixels of samples."""
 KINDS = "a folder of PNGs, or of one folder per class; an npz with arr_0; a tar, or a folder of tars; RUN:ARM"
 CHANNELS, READERS = 3, 4
+FAILURES = (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+"""What numpy and zipfile raise for damaged, encrypted and unknown archives."""
 
 
 class ImageFiles(ABC):
-    """Images in one order, all of one size, which are read as three channels."""
+    """Images of one shape in one order: three channels, or those of a run."""
 
     name: str
     labels: Int64[np.ndarray, " n"] | None
@@ -69,14 +74,20 @@ class FileImages(ImageFiles):
         places: Names of the images, for errors.
         read_bytes: Reads the bytes of an image by its number.
         labels: (N,) classes, or None.
+        is_lossy_allowed: False refuses images that were stored with loss, whatever their names.
     """
 
     def __init__(
-        self, name: str, places: Sequence[str], read_bytes: Callable[[int], bytes], labels: np.ndarray | None
+        self,
+        name: str,
+        places: Sequence[str],
+        read_bytes: Callable[[int], bytes],
+        labels: np.ndarray | None,
+        is_lossy_allowed: bool,
     ) -> None:
         require(len(places) > 0, f"{name}: has no images; give {KINDS}")
         self.name, self.labels = name, labels
-        self._places, self._read_bytes = places, read_bytes
+        self._places, self._read_bytes, self._is_lossy_allowed = places, read_bytes, is_lossy_allowed
 
     @property
     def count(self) -> int:
@@ -95,10 +106,15 @@ class FileImages(ImageFiles):
 
     def _decode(self, row: int) -> np.ndarray:
         try:
-            image = to_pixels(read_image(self._read_bytes(row)), CHANNELS)
-        except ImageError as error:
+            stored = read_image(self._read_bytes(row))
+            pixels = np.asarray(to_pixels(stored, CHANNELS))
+        except (ImageError, OSError) as error:
             raise UserError(f"{self._places[row]}: {error}") from None
-        pixels = np.asarray(image)
+        require(
+            self._is_lossy_allowed or stored.format not in LOSSY_FORMATS,
+            f"{self._places[row]}: is {stored.format}, which changes the distances of samples; store PNGs, or compare"
+            " them as they are with --allow-jpeg",
+        )
         if row > 0 and pixels.shape != self.shape:
             sizes = [f"{width} x {height}" for height, width, _ in (pixels.shape, self.shape)]
             raise UserError(f"{self._places[row]}: has {sizes[0]} pixels, and {self._places[0]} {sizes[1]}")
@@ -126,6 +142,12 @@ class ArrayImages(ImageFiles):
 
     def read(self, rows: Int64[np.ndarray, " n"]) -> np.ndarray:
         """Read rows of the array, and pass over those between them."""
+        try:
+            return self._read(rows)
+        except FAILURES as error:
+            raise UserError(f"{self._path}: arr_0 cannot be read at image {self._next}: {error}") from None
+
+    def _read(self, rows: Int64[np.ndarray, " n"]) -> np.ndarray:
         if rows[0] < self._next:
             self._file, self._next = self._opened()[0], 0
         found = np.empty((len(rows), *self.shape), dtype=np.uint8)
@@ -163,7 +185,7 @@ def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
 
 
 def _array_fault(shape: tuple[int, ...], dtype: np.dtype, is_fortran: bool) -> str | None:
-    """Say what makes an array no set of images; None for a sound one."""
+    """Say why an array is not a set of images; None for a sound one."""
     if dtype.hasobject:
         return "holds pickled objects, which are never loaded"
     if len(shape) != 4:
@@ -207,7 +229,7 @@ def open_images(name: str, is_lossy_allowed: bool) -> ImageFiles | FeatureMoment
             return _tars(name, [path], is_lossy_allowed)
         if path.suffix == ".npz":
             return _npz(name, path)
-    except (OSError, zipfile.BadZipFile, tarfile.TarError, ValueError) as error:
+    except FAILURES as error:
         raise UserError(f"{path}: cannot be read: {error}") from None
     raise UserError(f"{path}: {'is missing' if not path.exists() else 'is not a set of images'}; give {KINDS}")
 
@@ -219,54 +241,41 @@ def _folder(name: str, path: Path, is_lossy_allowed: bool) -> ImageFiles:
     classes = {folder.name: files for folder, files in folders.items() if files}
     require(not (images and classes), f"{path}: has images beside folders of images; give one or the other")
     files = images or [file for own in classes.values() for file in own]
-    _check_lossy([str(file) for file in files], is_lossy_allowed)
     numbers = [number for number, own in enumerate(classes.values()) for _ in own]
     labels = np.array(numbers) if classes else None
-    found = FileImages(name, [str(file) for file in files], lambda row: files[row].read_bytes(), labels)
+    found = FileImages(
+        name, [str(file) for file in files], lambda row: files[row].read_bytes(), labels, is_lossy_allowed
+    )
     found.class_names = [*classes]
     return found
 
 
 def _image_files(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.iterdir() if file.suffix.lower() in LOSSLESS + LOSSY and file.is_file())
+    return sorted(file for file in folder.iterdir() if file.suffix.lower()[1:] in IMAGES and file.is_file())
 
 
 def _tars(name: str, tars: Sequence[Path], is_lossy_allowed: bool) -> ImageFiles:
     """Open tars as WebDataset has them: a class is the member `cls` beside an image."""
-    members: list[tuple[Path, tarfile.TarInfo]] = []
-    labels: dict[tuple[Path, str], int] = {}
-    for tar in tars:
-        with tarfile.open(tar, "r:") as file:
-            for member in file:
-                key, _, suffix = member.name.rpartition(".")
-                if member.isfile() and f".{suffix.lower()}" in LOSSLESS + LOSSY:
-                    members.append((tar, member))
-                elif member.isfile() and suffix == "cls":
-                    labels[tar, key] = int(_member_bytes(tar, member))
-    places = [f"{tar}: {member.name}" for tar, member in members]
-    _check_lossy(places, is_lossy_allowed)
-    numbers = [labels.get((tar, member.name.rpartition(".")[0]), -1) for tar, member in members]
+    indices = [index_tar(tar) for tar in tars]
+    members = [
+        (index.path, int(offset), int(size))
+        for index in indices
+        for offset, size in zip(index.offsets, index.sizes, strict=True)
+    ]
+    labels = [index.labels.astype(np.int64) for index in indices if index.labels is not None]
     return FileImages(
         name,
-        places,
-        lambda row: _member_bytes(*members[row]),
-        np.array(numbers) if min(numbers, default=-1) >= 0 else None,
+        [f"{index.path}: {key}" for index in indices for key in index.keys],
+        lambda row: _read_part(*members[row]),
+        np.concatenate(labels) if len(labels) == len(indices) else None,
+        is_lossy_allowed,
     )
 
 
-def _member_bytes(tar: Path, member: tarfile.TarInfo) -> bytes:
-    with open(tar, "rb") as file:
-        file.seek(member.offset_data)
-        return file.read(member.size)
-
-
-def _check_lossy(places: Sequence[str], is_allowed: bool) -> None:
-    lossy = next((place for place in places if place.lower().endswith(LOSSY)), None)
-    require(
-        is_allowed or lossy is None,
-        f"{lossy}: JPEG and WebP change the distances of samples; store PNGs, or compare them as they are with"
-        " --allow-jpeg",
-    )
+def _read_part(path: Path, offset: int, size: int) -> bytes:
+    with open(path, "rb") as file:
+        file.seek(offset)
+        return file.read(size)
 
 
 def _npz(name: str, path: Path) -> ImageFiles | FeatureMoments:

@@ -1,4 +1,4 @@
-"""What evaluators measure of sets of images, and the comparison of several sets with one reference."""
+"""Measurements of sets of images by evaluators, and comparisons of several sets with one reference."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -56,18 +56,15 @@ def _read_ahead(images: ImageFiles, rows: np.ndarray) -> Iterator[tuple[np.ndarr
             yield part, pixels
 
 
-def compare(
-    label: str, samples: Mapping[str, ImageSet], real: ImageSet, train: ImageSet | None, advance: Advance
-) -> ArmComparison:
+def compare(label: str, samples: Mapping[str, ImageSet], real: ImageSet, train: ImageSet | None) -> ArmComparison:
     """Compare sets of samples with as many real images.
 
     Args:
         label: Label of the evaluator.
         samples: What it measured of each set, by name.
         real: What it measured of the reference.
-        train: What it measured of training images; without these, the floor is missing, and so are
-            metrics that read them.
-        advance: Function that is called before each metric.
+        train: What it measured of training images; without these, the floor is missing, and so are metrics that read
+            them.
     """
     images, features = real.count, real.features
     dimension = 0 if features is None else features.shape[1]
@@ -79,7 +76,7 @@ def compare(
         merged = MetricInputs(own, real, train or real)
         if images > NEIGHBOUR_IMAGES and features is not None:
             merged = replace(merged, merged_overlap=merged.overlap_of_all)
-        return compute_figures(merged, known, label, images, advance)
+        return compute_figures(merged, known, label, images)
 
     floor = figures_of(train, True) if train is not None else Figures()
     arms = {name: figures_of(own, False) for name, own in samples.items()}

@@ -1,4 +1,4 @@
-"""What a submission does with each unit of a run."""
+"""Decision of a submission about the units of a run."""
 
 from dataclasses import dataclass, field
 

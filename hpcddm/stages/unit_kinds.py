@@ -1,4 +1,4 @@
-"""What units of several stages have in common: trainings, units that read what networks take, and units that draw."""
+"""Kinds of units that several stages share: trainings, units that read what networks take, and units that draw."""
 
 from typing import Any, ClassVar
 

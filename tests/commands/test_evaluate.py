@@ -14,6 +14,7 @@ from tests.helpers import hpcddm
 HELD = "heldout"
 SIDE, COUNT = 8, 20
 ROWS = np.random.default_rng(0).integers(0, 256, (COUNT, SIDE, SIDE, 3), dtype=np.uint8)
+LARGE = ROWS.repeat(SIDE, 1).repeat(SIDE, 2)
 PIXELS = ("--extractor", "{name: pixels, size: 4}")
 
 
@@ -144,6 +145,10 @@ WRONG_ARRAYS = {
     "one image": (npz(arr_0=ROWS[0]), "has the shape (8, 8, 3)"),
     "pickled": (npz(arr_0=np.array([{}, {}], dtype=object)), "pickled objects, which are never loaded"),
     "truncated": (npz(arr_0=ROWS)[:-700], "cannot be read"),
+    "damaged": (
+        npz(arr_0=LARGE).replace(LARGE[-1].tobytes(), bytes(LARGE[-1].nbytes)),
+        "arr_0 cannot be read at image 19",
+    ),
     "other names": (npz(images=ROWS), "needs arr_0, or mu and sigma"),
     "statistics": (npz(mu=np.zeros(4), sigma=np.eye(4)), "not samples"),
     "no numbers": (npz(mu=np.full(4, np.nan), sigma=np.eye(4)), "not a finite mean"),
@@ -170,9 +175,10 @@ def spoil(folder):
     bomb = write_pngs(folder / "bomb", ROWS[:2])
     Image.new("L", (20_000, 20_000)).save(bomb / "000.png")
     yield bomb, "000.png"
-    lossy = write_pngs(folder / "lossy", ROWS[:2])
-    Image.fromarray(ROWS[0]).save(lossy / "000.jpg")
-    yield lossy, "--allow-jpeg"
+    for name in ("000.jpg", "000.png"):
+        lossy = write_pngs(folder / f"lossy-{name}", ROWS[:2])
+        Image.fromarray(ROWS[0]).save(lossy / name, format="JPEG")
+        yield lossy, "--allow-jpeg"
     yield folder / "missing", "is missing"
 
 
