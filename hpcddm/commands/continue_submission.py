@@ -7,11 +7,9 @@ import click
 from hpcddm.commands.options import RUN, TRUST
 from hpcddm.commands.submit import submit_missing
 from hpcddm.commands.trusted_settings import trusted_site_and_template
-from hpcddm.config import trusted_submissions
 from hpcddm.errors import exit_codes, require
 from hpcddm.errors.printing import echo
 from hpcddm.launch import continuation
-from hpcddm.runs import provenance
 from hpcddm.runs.lease import HeldElsewhere
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import is_sweep, stored_experiment, with_absolute_paths
@@ -35,14 +33,12 @@ def _continue(root: Path, trust_run: bool) -> int:
     if rest is None:
         echo("nothing is left to submit: the units were cancelled, or already submitted")
         return 0
-    # A job submitted with --live runs from a checkout, any other job from the run: no file of the run may decide this.
-    live = provenance.is_checkout() and trusted_submissions.enclosing_run(provenance.AROUND) is None
     if is_sweep(home) and rest.sweep is not None:
         from hpcddm.commands.sweep import submit_settings
 
         for file in filter(None, (rest.sweep, rest.experiment)):
             require(Path(file).is_file(), f"{file}: not visible from here; repeat hpcddm sweep by hand")
-        return submit_settings(rest.sweep, rest.site, home.root, False, False, live, rest=rest, trust_run=trust_run)
+        return submit_settings(rest.sweep, rest.site, home.root, False, False, rest=rest, trust_run=trust_run)
     experiment = with_absolute_paths(stored_experiment(home), home)
     site, parts = trusted_site_and_template(rest.site, home, trust_run, in_job=True)
-    return submit_missing(experiment, site, home, only=rest.units, live=live, parts=parts, rest=rest, until=rest.until)
+    return submit_missing(experiment, site, home, only=rest.units, parts=parts, rest=rest, until=rest.until)

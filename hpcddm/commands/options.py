@@ -18,9 +18,6 @@ SITE = click.option(
 )
 RUN_DIR = click.option("--run-dir", type=PATH, help="Default: runs/<the experiment's name>.")
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Write the exact batch scripts and submit nothing.")
-LIVE = click.option(
-    "--live", is_flag=True, help="Jobs run the checkout itself, not a snapshot of it: for its developers."
-)
 JSON = click.option("--json", "as_json", is_flag=True, help="For programs.")
 TRUST = click.option(
     "--trust-run",

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from hpcddm.commands.options import LIVE, RUN, TRUST
+from hpcddm.commands.options import RUN, TRUST
 from hpcddm.commands.submit import submit_missing
 from hpcddm.commands.submit_messages import require_no_refusal
 from hpcddm.commands.trusted_settings import trusted_site_and_template
@@ -34,14 +34,12 @@ from hpcddm.runs.unit_keys import CATALOG
 @click.argument("units", nargs=-1, metavar="[STAGE[/UNIT]]...")
 @click.option("--resource", "resources", multiple=True, metavar="NAME=VALUE", help="For these units, e.g. minutes=120.")
 @click.option("--site", "site_name", help="A site's name or YAML file. Default: the site as you last used it here.")
-@LIVE
 @TRUST
 def retry(
     root: Path,
     units: tuple[str, ...],
     resources: tuple[str, ...],
     site_name: str | None,
-    live: bool,
     trust_run: bool,
 ) -> int:
     """Submit failed units of RUN again.
@@ -85,7 +83,7 @@ def retry(
     until = typed.until if typed else None
     if until and not needed_by(until, plan_units(experiment)).issuperset(failed):
         until = None
-    return submit_missing(experiment, site, run, only=failed, live=live, parts=parts, until=until)
+    return submit_missing(experiment, site, run, only=failed, parts=parts, until=until)
 
 
 def _last_site(run: RunDir) -> str:

@@ -10,7 +10,7 @@ import click
 
 from hpcddm.collaboration.contract_settings import with_agreed_probe
 from hpcddm.commands.agreed_submission import open_submission, own_settings
-from hpcddm.commands.options import DRY_RUN, EXPERIMENT, LIVE, OVERRIDES, PATH, RUN_DIR, SITE
+from hpcddm.commands.options import DRY_RUN, EXPERIMENT, OVERRIDES, PATH, RUN_DIR, SITE
 from hpcddm.commands.submit_messages import announce, announce_code, print_nothing_to_do, require_no_refusal
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
@@ -25,7 +25,6 @@ from hpcddm.launch.base import DirectLauncher, Job, Launcher, QueueFull, QueueLa
 from hpcddm.launch.cancel_jobs import cancel_jobs
 from hpcddm.launch.checks.other_schedulers import check_other_schedulers
 from hpcddm.launch.checks.preflight import preflight
-from hpcddm.launch.code_copy import Checkout
 from hpcddm.launch.continuation import RemainingUnits
 from hpcddm.launch.decision import Decision
 from hpcddm.launch.load_site import load_site
@@ -74,7 +73,6 @@ PATIENCE_SECONDS = 60
     "--until", metavar="STAGE", help="The last stage to submit: 'cluster_report' ends before anything is trained."
 )
 @DRY_RUN
-@LIVE
 @click.option(
     "--contract",
     "folder",
@@ -115,7 +113,7 @@ def submit(
     else:
         agreed = open_submission(folder, own_settings(name, overrides), load_site(site_name), run_dir)
         experiment, run, site, defaults = agreed.experiment(trusted, redo, dry_run), agreed.run, agreed.site, None
-    typed = submit_command(name, overrides, site_name, how["live"], until, folder)
+    typed = submit_command(name, overrides, site_name, until, folder)
     code = submit_missing(experiment, site, run, defaults=defaults, typed=typed, **how)
     if code or not and_wait:
         return code
@@ -163,7 +161,6 @@ def submit_missing(
     redo: Collection[str] = (),
     only: Collection[str] | None = None,
     dry_run: bool = False,
-    live: bool = False,
     parts: Mapping[str, str] | None = None,
     rest: RemainingUnits | None = None,
     until: str | None = None,
@@ -177,7 +174,7 @@ def submit_missing(
     defaults: newly filled-in defaults; None if the experiment is the stored one.
     typed: the command to be kept with the run, None for that of before.
     """
-    launcher = make_launcher(site, run, live, parts)
+    launcher = make_launcher(site, run, parts)
     decide = partial(decide_units, experiment, run, launcher, only=only, until=until)
     decision = decide(redo=redo)
     if not decision.to_run:
@@ -266,16 +263,12 @@ def is_cancelled(rest: RemainingUnits | None, home: RunDir) -> bool:
     return True
 
 
-def make_launcher(
-    site: Site, home: RunDir, live: bool, parts: Mapping[str, str] | None
-) -> QueueLauncher | DirectLauncher:
+def make_launcher(site: Site, home: RunDir, parts: Mapping[str, str] | None) -> QueueLauncher | DirectLauncher:
     """Make the launcher of a submission; print a note where the template here is another one than that which it uses.
 
-    live: jobs run the checkout itself; parts: of the template with which the run was submitted; None for the user's.
+    parts: of the template with which the run was submitted; None for the user's.
     """
     launcher = create_launcher(site, home)
-    if live:
-        launcher.code = Checkout()
     if parts is None:
         return launcher
     here, launcher.template_parts = launcher.template_parts, dict(parts)
@@ -359,7 +352,6 @@ def submit_arrays(
     for line in blame_nodes(items, home, launcher.site.max_excluded_nodes):
         echo(line)
     planned_arrays, limit = plan_arrays(items, home, launcher, keeps_place=_needs_place(launcher, active))
-    launcher.check_shared_folder([make_array_spec(planned.items, launcher.site) for planned in planned_arrays])
     jobs: dict[str, Job] = {}
     try:
         for array in submit_planned(planned_arrays, home, launcher, active):

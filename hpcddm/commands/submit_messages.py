@@ -35,8 +35,7 @@ def announce(site: Site, run: RunDir, decision: Decision) -> None:
 def announce_code(launcher: Launcher) -> None:
     """Store the code that jobs will run; print its version, and a note where earlier jobs have another."""
     code, before = launcher.code.ensure(), launcher.code.others()
-    where = f"{launcher.code.folder}, live: a change there changes what jobs run" if launcher.code.is_live else ""
-    echo(f"code {code}   {where or f'kept in {launcher.run.code}/'}")
+    echo(f"code {code}   kept in {launcher.run.code}/")
     if before:
         echo(f"note: earlier jobs were submitted with other code and keep theirs; the last was {before[0]}")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from hpcddm.commands.options import DRY_RUN, LIVE, PATH, SITE
+from hpcddm.commands.options import DRY_RUN, PATH, SITE
 from hpcddm.commands.submit import (
     PATIENCE_SECONDS,
     is_cancelled,
@@ -77,7 +77,6 @@ from hpcddm.runs.unit_keys import CATALOG, TABLE
 @click.option(
     "--table", "only_table", is_flag=True, help="Write and print the table of results so far; submit nothing."
 )
-@LIVE
 @click.option(
     "--only",
     multiple=True,
@@ -103,7 +102,6 @@ def submit_settings(
     folder: Path | None,
     dry_run: bool,
     only_table: bool,
-    live: bool,
     only: Collection[str] = (),
     rest: RemainingUnits | None = None,
     trust_run: bool = False,
@@ -116,7 +114,6 @@ def submit_settings(
         folder: Folder of the sweep; by default below sweeps/.
         dry_run: Print the scripts and submit nothing.
         only_table: Show the table alone.
-        live: Jobs run the checkout itself, not a copy of it.
         only: KEY=VALUE, or labels, of the settings whose units are submitted; by default all are.
         rest: Units that an earlier submission left out; this one continues it with the same site and template.
         trust_run: The user vouches for the copies of these in the folder.
@@ -129,7 +126,7 @@ def submit_settings(
     site, parts = (
         trusted_site_and_template(rest.site, home, trust_run, in_job=True) if rest else (load_site(site_name), None)
     )
-    launcher = make_launcher(site, home, live, parts)
+    launcher = make_launcher(site, home, parts)
     asked = matching_labels(definition, only) if only else None
     look = partial(scan_sweep, definition, sweep_runs, home, launcher, requested=asked)
     scan = look(is_final=not only_table)
@@ -155,7 +152,7 @@ def submit_settings(
         if not scan.items:
             return _show(scan, home)
         if rest is None:
-            store_command(sweep_command(name, site_name, live, only), home)
+            store_command(sweep_command(name, site_name, only), home)
         _store(scan, home, launcher)
         echo(f"sweep {home.root}   site {launcher.site.name}   {_counts(scan)}")
         announce_code(launcher)

@@ -10,7 +10,7 @@ from pathlib import Path
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import UserError
-from hpcddm.launch.code_copy import Checkout, CodeCopy
+from hpcddm.launch.code_copy import CodeCopy
 from hpcddm.launch.local.machine_gpus import GpuPool
 from hpcddm.launch.script_template import user_parts
 from hpcddm.pipeline.state import State
@@ -97,7 +97,7 @@ class Launcher(ABC):
     def __init__(self, site: Site, run: RunDir) -> None:
         self.site = site
         self.run = run
-        self.code: CodeCopy | Checkout = CodeCopy(run)
+        self.code = CodeCopy(run)
         """Code that the jobs run."""
         self.template_parts = user_parts()
         """Texts of the user's parts of the batch script's template."""
@@ -163,14 +163,6 @@ class QueueLauncher(Launcher):
         Args:
             num_jobs: Number of jobs to submit.
             cluster: Cluster of the site; None if the site names none.
-        """
-
-    @abstractmethod
-    def check_shared_folder(self, arrays: list[ArraySpec]) -> None:
-        """Check, before submission, that the clusters of these arrays share the run's folder.
-
-        Raises:
-            UserError: If one of the clusters does not see the folder.
         """
 
     @abstractmethod

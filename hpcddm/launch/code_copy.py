@@ -1,4 +1,4 @@
-"""Code that jobs run: a snapshot in the run, made when they were submitted, or the checkout itself."""
+"""Code that jobs run: a snapshot in the run, made when they were submitted."""
 
 import os
 import re
@@ -11,12 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hpcddm.config import variant_files
-from hpcddm.errors import ConfigError, UserError, require
+from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, checked_reads, guarded_writes
-from hpcddm.launch import script_paths
 from hpcddm.runs import provenance
-from hpcddm.runs.provenance import AROUND, Code
+from hpcddm.runs.provenance import Code
 from hpcddm.runs.run_dir import RunDir
 
 HEXADECIMAL = re.compile(r"[0-9a-f]+")
@@ -24,10 +22,6 @@ HEXADECIMAL = re.compile(r"[0-9a-f]+")
 
 class CodeCopy:
     """Code as it is now, kept as `<run>/code/<digest>/`; a pull or an edit changes no job that was submitted."""
-
-    is_live = False
-    variants = ""
-    """Folder of the user's own variants for a job's environment: a snapshot holds them among the package's files."""
 
     def __init__(self, run: RunDir) -> None:
         self._home = run.code
@@ -121,31 +115,6 @@ class CodeCopy:
                 raise
         finally:
             shutil.rmtree(staged, ignore_errors=True)
-
-
-class Checkout:
-    """The checkout itself, for developers: a job runs the code that the checkout has when the job starts."""
-
-    is_live = True
-    folder = AROUND
-
-    def __init__(self) -> None:
-        self.variants = str(variant_files.user_folder() or "")
-        if not provenance.is_checkout():
-            raise ConfigError(f"--live: the package is not run from a git checkout but from {AROUND}; leave it out")
-        script_paths.check_path(AROUND, f"--live: the checkout {AROUND}")
-
-    def make(self) -> Code:
-        """Return the checkout's current version."""
-        return provenance.current_code()
-
-    def ensure(self) -> Code:
-        """Return the checkout's current version."""
-        return self.make()
-
-    def others(self) -> list[Code]:
-        """Return an empty list: older versions of a checkout are not kept."""
-        return []
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcddm.config import trusted_submissions, variant_files
+from hpcddm.config import trusted_submissions
 from hpcddm.config.package_data import find_data_folder, find_user_file
 from hpcddm.config.pretrained import CACHE_VARIABLE
 from hpcddm.config.site import Resources, Site
@@ -94,17 +94,15 @@ def render(
 
     parts = user_parts() if parts is None else parts
     python = resources.python or Path(sys.executable)
-    for name, path in {
-        "python": python,
-        variant_files.VARIANTS_VARIABLE: values["variants"],
-        CACHE_VARIABLE: values["cache"],
-    }.items():
+    for name, path in {"python": python, CACHE_VARIABLE: values["cache"]}.items():
         check_line(path, f"{name}={path}")
     try:
         template = _compiled(source, frozenset(parts.items()))
         return template.render(
             site=site.model_dump(),
             resources=resources.model_dump(),
+            # The code has the user's own variants among the package's files.
+            variants="",
             python=[*(resources.container or ()), python],
             **values,
         )

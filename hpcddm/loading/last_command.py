@@ -31,22 +31,22 @@ class SubmitCommand:
 
 
 def submit_command(
-    name: str, overrides: Collection[str], site: str, is_live: bool, until: str | None, contract: Path | None = None
+    name: str, overrides: Collection[str], site: str, until: str | None, contract: Path | None = None
 ) -> SubmitCommand:
     """Describe a call of `hpcddm submit`."""
     agreed = [] if contract is None else ["--contract", str(contract)]
-    words = [*([name] if contract is None or "=" in name else []), *overrides, *agreed, *_options(site, is_live)]
+    words = [*([name] if contract is None or "=" in name else []), *overrides, *agreed, *_site_option(site)]
     return SubmitCommand(["submit", *words], str(Path.cwd()), until)
 
 
-def sweep_command(name: str, site: str, is_live: bool, only: Collection[str]) -> SubmitCommand:
+def sweep_command(name: str, site: str, only: Collection[str]) -> SubmitCommand:
     """Describe a call of `hpcddm sweep`."""
     chosen = [word for text in only for word in ("--only", text)]
-    return SubmitCommand(["sweep", name, *chosen, *_options(site, is_live)], str(Path.cwd()))
+    return SubmitCommand(["sweep", name, *chosen, *_site_option(site)], str(Path.cwd()))
 
 
-def _options(site: str, is_live: bool) -> list[str]:
-    return [*(["--site", site] if site != "auto" else []), *(["--live"] if is_live else [])]
+def _site_option(site: str) -> list[str]:
+    return ["--site", site] if site != "auto" else []
 
 
 def store_command(typed: SubmitCommand | None, home: RunDir) -> None:

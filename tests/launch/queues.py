@@ -25,9 +25,6 @@ class Queue(QueueLauncher):
     def render(self, array, script):
         raise AssertionError("nothing is rendered")
 
-    def check_shared_folder(self, arrays):
-        pass
-
     def submit(self, array, token, script):
         if self.room < len(array.keys):
             raise QueueFull("no more jobs")

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import UserError
 from hpcddm.files import guarded_writes
 from hpcddm.launch import code_copy
-from hpcddm.launch.code_copy import Checkout, CodeCopy
+from hpcddm.launch.code_copy import CodeCopy
 from hpcddm.runs import manifest, provenance
 from hpcddm.runs.run_dir import RunDir
 from tests.checkouts import break_imports, clone, commit, hpcddm
@@ -144,12 +144,10 @@ def test_a_file_that_git_does_not_know_is_a_modification(checkout, run):
     assert CodeCopy(run).make().modified is False
 
 
-def test_outside_a_checkout_no_commit_is_claimed_and_live_is_refused(checkout, run):
+def test_outside_a_checkout_no_commit_is_claimed(checkout, run):
     shutil.rmtree(checkout / ".git")
     code = CodeCopy(run).make()
     assert (code.commit, code.modified) == (None, None)
-    with pytest.raises(ConfigError, match="--live"):
-        Checkout()
 
 
 def test_changes_are_told_by_name_and_another_commit_of_the_same_code_is_none():
@@ -168,7 +166,7 @@ def submitting(tmp_path):
     return clone(tmp_path), run, (*submit, "--run-dir", run.root)
 
 
-def test_units_of_this_machine_run_the_snapshot_and_live_runs_the_checkout(submitting):
+def test_units_of_this_machine_run_the_snapshot(submitting):
     checkout, run, submit = submitting
     break_imports(checkout, "hpcddm/stages/data/encode_job.py")
     done = hpcddm(checkout, *submit)
@@ -178,9 +176,6 @@ def test_units_of_this_machine_run_the_snapshot_and_live_runs_the_checkout(submi
     stored = json.loads(kept.read_text())
     assert made["code"] == stored["digest"] == kept.stem and made["commit"] == stored["commit"] and made["modified"]
     assert f"code {kept.stem} (commit {stored['commit'][:12]}, modified)" in done.stdout
-    live = hpcddm(checkout, *submit, "--live")
-    assert live.returncode == 1 and "live: a change there" in live.stdout
-    assert [one.name for one in run.code.glob("*.json")] == [kept.name]
 
 
 def test_an_attempt_with_other_code_than_the_one_before_says_so_in_log_manifest_and_status(submitting):

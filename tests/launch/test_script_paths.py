@@ -10,9 +10,8 @@ import pytest
 
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
-from hpcddm.launch import code_copy, script_paths
+from hpcddm.launch import script_paths
 from hpcddm.launch.base import ArraySpec
-from hpcddm.launch.code_copy import Checkout
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.run_folder import make_folder
 from hpcddm.launch.script_template import command_word
@@ -129,22 +128,16 @@ def test_every_verb_that_makes_a_folder_refuses_a_backslash(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("name", ["a:b", "a\nb"])
 def test_a_checkout_that_python_or_the_script_would_not_find_is_refused_where_jobs_run_it(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(code_copy, "AROUND", tmp_path / name)
-    with pytest.raises(ConfigError, match="in a path means|control characters"):
-        Checkout()
     monkeypatch.setattr("hpcddm.launch.selftest.slurm_trial.AROUND", tmp_path / name)
     with pytest.raises(ConfigError, match="in a path means|control characters"):
         SlurmTrial(Site(name="here", scheduler="slurm"), tmp_path).prepare()
 
 
-@pytest.mark.parametrize("variable", ["HPCDDM_CACHE", "HPCDDM_VARIANTS"])
-def test_a_folder_in_the_environment_that_no_line_can_hold_is_named(tmp_path, monkeypatch, variable):
+def test_a_folder_in_the_environment_that_no_line_can_hold_is_named(tmp_path, monkeypatch):
     launcher = slurm_launcher.create(Site(name="here", scheduler="slurm"), RunDir(tmp_path / "run"))
-    launcher.code = Checkout()
-    launcher.code.variants = "" if variable == "HPCDDM_CACHE" else "/a\nb"
-    monkeypatch.setenv("HPCDDM_CACHE", "/a\nb" if variable == "HPCDDM_CACHE" else "/a")
+    monkeypatch.setenv("HPCDDM_CACHE", "/a\nb")
     array = ArraySpec("tiny-train", ["train/expert-00"], [tmp_path], launcher.site.resources_for("train"), [], 1)
-    with pytest.raises(ConfigError, match=rf"^{variable}=/a\\nb: a path with control characters"):
+    with pytest.raises(ConfigError, match=r"^HPCDDM_CACHE=/a\\nb: a path with control characters"):
         launcher.render(array, "a.sbatch")
 
 

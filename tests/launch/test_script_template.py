@@ -45,7 +45,7 @@ EVIL = {
 @pytest.mark.parametrize("text", EVIL.values(), ids=EVIL)
 def test_a_template_reaches_nothing_but_its_values(tmp_path, text):
     site, canary, place = Site(name="here", scheduler="slurm"), tmp_path / "canary", "slurm/python_env.sh.j2"
-    parts, values = {place: text.replace("CANARY", str(canary))}, {"variants": "", "cache": tmp_path}
+    parts, values = {place: text.replace("CANARY", str(canary))}, {"cache": tmp_path}
     with pytest.raises(UserError) as error:
         render(f"{{% include '{place}' %}}", "job.sbatch.j2", site, site.resources_for("train"), parts, **values)
     assert "\n" not in str(error.value) and "root:" not in str(error.value) and not canary.exists()

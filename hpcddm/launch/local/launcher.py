@@ -14,7 +14,7 @@ from hpcddm.jobs.entry import STOP_VARIABLE
 from hpcddm.jobs.job_environment import LAUNCH_VARIABLE
 from hpcddm.jobs.stopping import LAUNCHER_VARIABLE
 from hpcddm.launch.base import ArraySpec, DirectLauncher, Job, clean_environment, python_path
-from hpcddm.launch.code_copy import Checkout, CodeCopy
+from hpcddm.launch.code_copy import CodeCopy
 from hpcddm.launch.local.fork_server import ForkServer
 from hpcddm.launch.local.machine_gpus import VISIBLE_VARIABLE, GpuPool
 from hpcddm.pipeline.state import State
@@ -29,11 +29,12 @@ ENTRY = "hpcddm.jobs.entry"
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
-def _server_environment(code: CodeCopy | Checkout, threads: int) -> dict[str, str]:
+def _server_environment(code: CodeCopy, threads: int) -> dict[str, str]:
     """Return the environment of the processes that run a code with a number of threads each."""
     return clean_environment() | {
         "PYTHONPATH": python_path(code.folder, os.environ.get("PYTHONPATH")),
-        variant_files.VARIANTS_VARIABLE: code.variants,
+        # The snapshot holds the user's own variants among the package's files.
+        variant_files.VARIANTS_VARIABLE: "",
         # Python would run compiled code in the folder instead of the submitted code.
         "PYTHONDONTWRITEBYTECODE": "1",
         **dict.fromkeys(THREADS, str(threads)),

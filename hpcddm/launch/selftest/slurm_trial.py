@@ -63,7 +63,6 @@ class SlurmTrial:
             folder=self.evidence.folder,
             run=self.evidence.folder,
             code=AROUND,
-            variants="",
             cache=cache_folder(),
         )
 

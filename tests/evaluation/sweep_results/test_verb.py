@@ -234,7 +234,7 @@ def test_what_continues_a_sweep_follows_what_was_submitted(sweep, home, tmp_path
     continued = Taking(home)
     monkeypatch.setattr("hpcddm.commands.submit.create_launcher", lambda site, where: continued)
     moved = replace(rest, experiment=str(tmp_path / "moved/base.yaml"))
-    assert command.submit_settings(rest.sweep, str(home.site("north")), home.root, False, False, False, rest=moved) == 0
+    assert command.submit_settings(rest.sweep, str(home.site("north")), home.root, False, False, rest=moved) == 0
     assert {*names(continued)} == {*rest.units, "table/all"}
     assert continued.template_parts == stored_parts(home) == {"slurm/python_env.sh.j2": "# as submitted\n"}
     assert continuation.read_remaining(home) is None
