@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich import box
+from rich.console import Console
 
 from hpcddm.commands.options import PATH
-from hpcddm.commands.terminal import make_table, plain_text, print_table, table_console
+from hpcddm.commands.terminal import make_table, plain_text, print_table
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import command
 from hpcddm.errors.printing import echo
@@ -111,7 +112,7 @@ def _print_fits(facts: "ConceptFacts") -> None:
     """Print the answer, the table of all arms, and the means by half decade."""
     from hpcddm.evaluation.report.concept_facts import FIT_COLUMNS
 
-    table_console().print(plain_text(facts.answer.headline, style="bold"), soft_wrap=True)
+    Console().print(plain_text(facts.answer.headline, style="bold"), soft_wrap=True)
     for reason in facts.answer.reasons:
         echo(f"  {reason}")
     if not facts.fitted:

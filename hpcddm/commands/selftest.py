@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
+from rich.console import Console
 from rich.table import Table
 
 from hpcddm.commands.options import JSON, PATH, SITE
-from hpcddm.commands.terminal import plain_text, table_console
+from hpcddm.commands.terminal import plain_text
 from hpcddm.config.site import Site
 from hpcddm.errors import UserError
 from hpcddm.errors.printing import echo
@@ -58,6 +59,8 @@ COLOURS = {
     CheckVerdict.FAIL: "bold red",
     CheckVerdict.NOT_RUN: "yellow",
 }
+READABLE_COLUMNS = 140
+"""Least width of the table in a file or a pipe, where rich would assume 80."""
 NOT_PASSED = (CheckVerdict.FAIL, CheckVerdict.NOT_RUN)
 """Verdicts with which a site does not pass."""
 
@@ -175,7 +178,8 @@ def _print(site: Site, rows: list[CheckResult], place: Path, seconds: float, is_
         verdict = plain_text(row.verdict, style=COLOURS[row.verdict])
         figure = "" if row.seconds is None else f"{row.seconds:.1f}"
         table.add_row(plain_text(row.check), verdict, figure, plain_text(row.finding), plain_text(row.advice))
-    table_console().print(table)
+    console = Console()
+    (console if console.is_terminal else Console(width=max(console.width, READABLE_COLUMNS))).print(table)
     if is_good:
         print(f"site {site.name} passes after {seconds:.0f} s")
         return

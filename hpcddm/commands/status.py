@@ -1,26 +1,24 @@
 """The verb status: prints every unit's state and progress, and the next command."""
 
 import json
-import time
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from hpcddm.commands.options import JSON, RUN
-from hpcddm.commands.run_status import QueueAnswer, RunStatus, jittered, scan_run
+from hpcddm.commands.run_status import QueueAnswer, RunStatus, scan_run
 from hpcddm.commands.submit_messages import clusters_line, data_lines, metric_lines
-from hpcddm.commands.terminal import WITHOUT_LINES, make_table, needed_columns, plain_text, table_console
+from hpcddm.commands.terminal import WITHOUT_LINES, make_table, plain_text, print_table
 from hpcddm.commands.unit_rows import UnitRow
 from hpcddm.config.class_names import are_numbers, describe_names
-from hpcddm.errors import ConfigError, exit_codes
-from hpcddm.errors.next_step import command, without_step
+from hpcddm.errors import exit_codes
+from hpcddm.errors.next_step import without_step
 from hpcddm.errors.printing import echo
 from hpcddm.launch.journal_dirs import journal_dirs
 from hpcddm.launch.local.progress import format_duration
@@ -30,7 +28,6 @@ from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CLUSTER_REPORT, REPORT
 
-REFRESH_SECONDS = 5
 NAMED_UNITS = 3
 STYLES = {
     **{State.COMPLETE: "green", State.RUNNING: "cyan"},
@@ -41,7 +38,6 @@ STYLES = {
 
 @click.command()
 @RUN
-@click.option("--watch", is_flag=True, help="Show it again every 5 seconds, until Ctrl-C or until all is complete.")
 @JSON
 @click.option(
     "--exit-code",
@@ -49,28 +45,23 @@ STYLES = {
     is_flag=True,
     help="0 complete, 3 needs the user, 4 no answer from the scheduler, 5 under way.",
 )
-def status(root: Path, as_json: bool, watch: bool, has_code: bool) -> int:
+def status(root: Path, as_json: bool, has_code: bool) -> int:
     """Show the state of every unit of RUN, and the next command.
 
     A manifest counts first, then the queue, then the unit's own files, so it also works without a scheduler.
 
     \b
-    Example: hpcddm status runs/fashion_mnist --watch
+    Example: hpcddm status runs/fashion_mnist
     Next:    the last line names the command
     """
-    run, console = RunDir(root), Console()
-    if watch:
-        if as_json or not console.is_terminal:
-            raise ConfigError("--watch needs a terminal, and goes without --json; ask again and again instead")
-        _watch(run, console)
-        return exit_codes.DONE
+    run = RunDir(root)
     overview = scan_run(run, QueueAnswer.query(run))
     if as_json:
         print(json.dumps(overview.as_json(), indent=1, allow_nan=False))
         return overview.exit_code if has_code else exit_codes.DONE
-    console = table_console()
     echo(*filter(None, (summary(overview), outlook(overview))))
-    console.print(table(overview.rows, console.width))
+    print_table(table(overview.rows), labels=2)
+    console = Console()
     for remark in remarks(overview.rows):
         # Whole lines: a reason that is cut cannot be searched for, and a command that is cut cannot be pasted.
         console.print(remark, soft_wrap=True)
@@ -86,46 +77,6 @@ def closing_lines(overview: RunStatus) -> list[str]:
     classes = [] if are_numbers(overview.class_names) else [describe_names(overview.class_names)]
     lines = (*data_lines(overview.run, complete), *metric_lines(overview.run, complete))
     return [*classes, *lines, *page, *overview.next_step().lines()]
-
-
-def _watch(run: RunDir, console: Console) -> None:
-    queue = QueueAnswer.query(run)
-    try:
-        with Live(console=console, auto_refresh=False) as live:
-            while True:
-                overview = scan_run(run, queue)
-                live.update(_screen(overview, console), refresh=True)
-                if overview.exit_code == exit_codes.DONE:
-                    return
-                time.sleep(jittered(REFRESH_SECONDS))
-                if queue.is_old:
-                    queue = QueueAnswer.query(run)
-    except KeyboardInterrupt:
-        return
-
-
-def _screen(overview: RunStatus, console: Console) -> RenderableType:
-    """Render the rows and remarks that fit on the screen: complete units are dropped first, then remarks."""
-    head = plain_text(*filter(None, (f"{time.strftime('%H:%M:%S')}  {summary(overview)}", outlook(overview))))
-    remark_lines, last = remarks(overview.rows), plain_text(*closing_lines(overview))
-    room = console.height - _lines([head, last], console.width) - 3
-    rows = overview.rows
-    if len(rows) + _lines(remark_lines, console.width) > room:
-        rows = [row for row in rows if row.state != State.COMPLETE]
-    hidden = len(overview.rows) - len(rows)
-    note = [plain_text(f"{hidden} complete units are not shown", style="dim")] if hidden else []
-    fitting = list(remark_lines)
-    while fitting and len(rows) + _lines(fitting, console.width) > room:
-        fitting.pop()
-    if hidden_remarks := len(remark_lines) - len(fitting):
-        whole = command("hpcddm", "status", overview.run.root)
-        note.append(plain_text(f"{hidden_remarks} remarks are not shown: {whole}", style="dim"))
-    return Group(head, table(rows, console.width), *fitting, *note, last)
-
-
-def _lines(texts: list[Text], width: int) -> int:
-    """Estimate the number of screen lines that some texts take."""
-    return sum(-(-len(line) // width) for text in texts for line in text.plain.splitlines())
 
 
 def summary(overview: RunStatus) -> str:
@@ -154,40 +105,21 @@ def outlook(overview: RunStatus) -> str:
     return ", ".join(parts)
 
 
-DROPPED = (("wait", "TFLOP/s", "GiB"), ("step",), ("img/s",), ("node",))
-"""Columns that are left out of a narrow table, one group after the other; they are in --json."""
-LAYOUTS: tuple[tuple[int, bool, int], ...] = (
-    *((2, False, 0), (1, False, 0)),
-    *((1, True, groups) for groups in range(len(DROPPED) + 1)),
-)
-"""Layouts in the order of preference: gap, whether counts are as 12.3k and 1.23M, and number of dropped groups."""
-LEFT = ("unit", "state", "cluster", "node", "by")
-
-
-def table(rows: list[UnitRow], width: int) -> Table:
-    """Build a table with one line for each unit, in the first layout no wider than `width`, else in the narrowest."""
-    for layout in LAYOUTS:
-        built = _table(rows, *layout)
-        if needed_columns(built) <= width:
-            break
-    return built
-
-
-def _table(rows: list[UnitRow], gap: int, is_short: bool, dropped_groups: int) -> Table:
-    cells = [_cells(row, is_short) for row in rows]
+def table(rows: list[UnitRow]) -> Table:
+    """Build a table with one line for each unit, and the columns in which some unit has an entry."""
+    cells = [_cells(row) for row in rows]
     named = {name for row_cells in cells for name, cell in row_cells.items() if cell} | {"unit", "state"}
     if len({row.cluster for row in rows}) < 2:
         named.discard("cluster")
-    named -= {name for group in DROPPED[:dropped_groups] for name in group}
     names = [name for name in (cells[0] if cells else ("unit", "state")) if name in named]
     styled = (
         [plain_text(row_cells[name], style=STYLES.get(row.state, "") if name == "state" else "") for name in names]
         for row, row_cells in zip(rows, cells, strict=True)
     )
-    return make_table(names, styled, LEFT, **{**WITHOUT_LINES, "padding": (0, gap, 0, 0)})
+    return make_table(names, styled, ("unit", "state", "cluster", "node", "by"), **WITHOUT_LINES)
 
 
-def _cells(row: UnitRow, is_short: bool) -> dict[str, str]:
+def _cells(row: UnitRow) -> dict[str, str]:
     """Format a row by column; `saved` is the age of the newest training state.
 
     `wait` is the share of the time in which rank 0 waited for data, `GiB` its peak memory.
@@ -201,8 +133,8 @@ def _cells(row: UnitRow, is_short: bool) -> dict[str, str]:
         "try": str(row.attempts or ""),
         "cluster": row.cluster or "",
         "node": row.where,
-        "images": _of(row.done, row.total, is_short) if row.total and is_open else "",
-        "step": _of(row.step or 0, row.steps, is_short) if row.steps and is_open else "",
+        "images": f"{row.done:,}/{row.total:,}" if row.total and is_open else "",
+        "step": f"{row.step or 0:,}/{row.steps:,}" if row.steps and is_open else "",
         "loss": (f"{row.loss:.4f}" if row.loss is not None else "") + (f" ({row.skipped} skipped)" * bool(row.skipped)),
         "img/s": "" if rate is None else f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}",
         "wait": "" if row.data_wait is None else f"{row.data_wait:.1%}",
@@ -212,17 +144,6 @@ def _cells(row: UnitRow, is_short: bool) -> dict[str, str]:
         "saved": "" if saved is None else format_duration(saved),
         "by": row.user if row.user != group_permissions.current_user() and is_open else "",
     }
-
-
-def _of(done: int, total: int, is_short: bool) -> str:
-    return "/".join(_short(count) if is_short else f"{count:,}" for count in (done, total))
-
-
-def _short(count: int) -> str:
-    for unit, name in ((1_000_000_000, "G"), (1_000_000, "M"), (10_000, "k")):
-        if count >= unit:
-            return f"{count / (1000 if name == 'k' else unit):.3g}{name}"
-    return f"{count:,}"
 
 
 def remarks(rows: list[UnitRow]) -> list[Text]:

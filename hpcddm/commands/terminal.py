@@ -11,8 +11,6 @@ from rich.text import Text, TextType
 
 from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 
-READABLE_COLUMNS = 140
-"""Least width of most tables in a file or a pipe, where rich would assume 80."""
 ANY_COLUMNS = 1000
 """Width at which no cell of a table is cut off."""
 WITHOUT_LINES: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0), "header_style": "bold"}
@@ -38,12 +36,6 @@ def make_table(
     for cells in rows:
         table.add_row(*(cell if isinstance(cell, Text) else plain_text(cell) for cell in cells))
     return table
-
-
-def table_console() -> Console:
-    """Return a console for a table that shortens its cells on a narrow terminal; a file or a pipe is wide enough."""
-    console = Console()
-    return console if console.is_terminal else Console(width=max(console.width, READABLE_COLUMNS))
 
 
 def print_table(table: Table, labels: int = 1) -> None:
