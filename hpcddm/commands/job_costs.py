@@ -95,7 +95,7 @@ def _unit(key: str, tried: list[AttemptRecord], executions: list[Execution]) -> 
             unmatched.remove(match)
         later = tried[place + 1 :]
         # A heartbeat stays fresh for a while; what another attempt has followed is over.
-        is_running = not later and record.is_open and record.beat is not None and record.beat.is_fresh
+        is_running = not later and record.is_running
         wasted = 0.0 if is_running else _wasted(record, later)
         ending = "running" if is_running else str(record.decision or record.outcome or "no word")
         cost = _by_records(key, record, wasted, ending)

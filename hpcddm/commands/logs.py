@@ -121,7 +121,7 @@ def _ending(record: AttemptRecord) -> str:
     if record.is_open:
         # One that has a successor has ended, however fresh its last sign of life is.
         is_last = not record.folder.with_name(f"attempt-{record.number + 1}").exists()
-        return "running" if is_last and record.beat and record.beat.is_fresh else "no word about its end"
+        return "running" if is_last and record.is_running else "no word about its end"
     reason = f" ({record.reason})" if record.reason else ""
     verdict = f", then: {record.decision}" if record.decision else ""
     return f"{record.outcome or 'left no word'}{verdict}{reason}"

@@ -88,30 +88,31 @@ class UnitRow:
 
 def make_row(observed: UnitObservation, experiment: Experiment, run: RunDir, steps: UnitSteps) -> UnitRow:
     """Return the row of a unit from its observation."""
-    key, work = observed.status.key, observed.work
+    key, last, now = observed.status.key, observed.work, time.time()
     state, reason = observed_state(observed)
-    if work.last and work.last.file_errors and state != State.COMPLETE:
-        reason = "; ".join(filter(None, (without_step(reason), *work.last.file_errors)))
-    last, now = work.last, time.time()
+    if last.file_errors and state != State.COMPLETE:
+        reason = "; ".join(filter(None, (without_step(reason), *last.file_errors)))
     progress = observed_progress(observed, run)
-    beat, done, total = progress.beat, progress.done, progress.total
-    is_running = state in (State.RUNNING, State.STOPPING) and last is not None and beat is last.beat
-    running_beat = beat if is_running else None
+    done, total = (progress.done, progress.total) if progress else (0, 0)
+    is_of_last = progress is not None and last.beat is not None and progress.time == last.beat.time
+    is_running = state in (State.RUNNING, State.STOPPING) and is_of_last
+    running_beat = progress if is_running else None
     batch = batch_size(experiment, key)
-    figures = (beat.figures or {}) if beat else {}
+    figures = (progress.figures or {}) if progress else {}
     running_figures = figures if is_running else {}
     counts = total > 0 and batch > 0
     is_begun = state in ALIVE and observed.has_begun
+    source = observed.job if observed.job and observed.job.nodes else last
     return UnitRow(
         unit=key,
         state=state,
         reason=reason,
         next=steps.next_step(observed, state),
         site=observed.status.unit.site,
-        job=observed.job.id if observed.job else last.job if last else None,
+        job=observed.job.id if observed.job else last.job,
         cluster=observed.newest.cluster if observed.newest else None,
-        where=_where(observed, state),
-        attempts=work.attempts,
+        where=(source.nodes if state in ON_NODES else ""),
+        attempts=last.number,
         done=done,
         total=total,
         step=done // batch if counts else None,
@@ -123,18 +124,13 @@ def make_row(observed: UnitObservation, experiment: Experiment, run: RunDir, ste
         learning_rate=figures.get("learning_rate"),
         gradient_norm=figures.get("gradient_norm"),
         seconds_left=running_beat.seconds_left if running_beat else None,
-        saved_images=progress.saved[0] if progress.saved else None,
-        saved_seconds=round(now - progress.saved[1], 1) if progress.saved else None,
-        silent_seconds=round(now - last.beat.time, 1) if is_begun and last and last.beat else None,
+        saved_images=progress.saved_images if progress else None,
+        saved_seconds=round(now - progress.saved_time, 1) if progress and progress.saved_time else None,
+        silent_seconds=round(now - last.beat.time, 1) if is_begun and last.beat else None,
         user=printable(observed.newest.user) if observed.newest else "",
-        changes=last.changes if last else [],
-        faulty_nodes=work.faulty if state != State.COMPLETE else {},
+        changes=last.changes,
+        faulty_nodes=last.faulty if state != State.COMPLETE else {},
     )
-
-
-def _where(observed: UnitObservation, state: State) -> str:
-    source = observed.job if observed.job and observed.job.nodes else observed.work.last
-    return source.nodes if source and state in ON_NODES else ""
 
 
 def add_causes(rows: list[UnitRow], states: Mapping[str, UnitStatus], waiting: Collection[str]) -> list[UnitRow]:

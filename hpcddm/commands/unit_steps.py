@@ -39,7 +39,7 @@ class UnitSteps:
             return NextStep(self._again, f"copy {key} of site {observed.status.unit.site} to {run.unit(key)}")
         if state == State.UNKNOWN and observed.is_scheduler_unreachable:
             return step("hpcddm", "status", run.root, reason="when the scheduler answers")
-        has_log = observed.work.attempts > 0 or observed.newest is None or observed.newest.job is not None
+        has_log = observed.work.number > 0 or observed.newest is None or observed.newest.job is not None
         if state in BROKEN and has_log:
             return step("hpcddm", "logs", run.root, key, then=NextStep(self._retry(observed), "after fixing that"))
         if state in TO_RETRY:
@@ -60,7 +60,7 @@ class UnitSteps:
 
 def _advised_memory(observed: UnitObservation) -> int | None:
     """Return the memory in GB that the last verdict advises, if a site could ask for it."""
-    memory_gb = observed.work.last.verdict.get("memory_gb") if observed.work.last else None
+    memory_gb = observed.work.verdict.get("memory_gb")
     try:
         return None if memory_gb is None else Resources(memory_gb=memory_gb).memory_gb
     except ValueError:

@@ -1,10 +1,9 @@
 """Activity on a unit, from the records of its attempts."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hpcddm.jobs.attempt import list_attempts
 from hpcddm.jobs.attempt_records import AttemptRecord, read_record
-from hpcddm.jobs.outcome import Outcome
 from hpcddm.runs.heartbeat import Heartbeat
 from hpcddm.runs.run_dir import RunDir
 
@@ -13,37 +12,13 @@ LOOK_BACK = 20
 
 
 @dataclass(frozen=True)
-class Activity:
-    """Activity on a unit: its last attempt, and its last progress."""
+class Activity(AttemptRecord):
+    """Record of the last attempt at a unit, and what the attempts before it left; number 0 and empty without any."""
 
-    last: AttemptRecord | None
-    """Record of the last attempt; None without attempts."""
-    beat: Heartbeat | None
-    """Newest heartbeat with a number of images, possibly from an earlier attempt."""
-    saved: tuple[int, float] | None
-    """Number of images of the newest training state, and the time at which it was written."""
+    progress: Heartbeat | None = None
+    """Newest heartbeat with a number of images, possibly from an earlier attempt, with the newest training state."""
     faulty: dict[str, str] = field(default_factory=dict)
     """Nodes that ended attempts since the last saved training state; the value is the reason."""
-
-    @property
-    def attempts(self) -> int:
-        """Number of the last attempt; 0 without attempts."""
-        return self.last.number if self.last else 0
-
-    @property
-    def outcome(self) -> Outcome | None:
-        """Outcome of the last attempt; None if none is recorded."""
-        return self.last.outcome if self.last else None
-
-    @property
-    def reason(self) -> str:
-        """Reason for the end of the last attempt; empty if none is recorded."""
-        return self.last.reason if self.last else ""
-
-    @property
-    def is_running(self) -> bool:
-        """True if the last attempt is open and has a recent heartbeat."""
-        return self.last is not None and self.last.is_open and self.last.beat is not None and self.last.beat.is_fresh
 
 
 def read_activity(run: RunDir, key: str) -> Activity:
@@ -53,20 +28,17 @@ def read_activity(run: RunDir, key: str) -> Activity:
         run: The run.
         key: The unit, as `stage/unit`.
     """
-    last: AttemptRecord | None = None
-    beat: Heartbeat | None = None
-    saved: tuple[int, float] | None = None
-    faulty: dict[str, str] = {}
+    last, progress, faulty = AttemptRecord(0, run.logs(key)), None, dict[str, str]()
     for number, folder in list_attempts(run.logs(key))[: -LOOK_BACK - 1 : -1]:
         record = read_record(number, folder)
-        if last and record.ended_well:
+        if last.number and record.ended_well:
             # The outputs existed, and the later attempts make them again.
             break
-        last = last or record
+        last = last if last.number else record
         faulty = dict.fromkeys(record.faulty_nodes, record.reason) | faulty
         if record.beat and record.beat.total:
-            beat = beat or record.beat
-            if record.beat.saved_images is not None and record.beat.saved_time:
-                saved = record.beat.saved_images, record.beat.saved_time
+            progress, saved = progress or record.beat, record.beat
+            if saved.saved_images is not None and saved.saved_time:
+                progress = replace(progress, saved_images=saved.saved_images, saved_time=saved.saved_time)
                 break
-    return Activity(last, beat, saved, faulty)
+    return Activity(**vars(last), progress=progress, faulty=faulty)

@@ -1,7 +1,7 @@
 """Records of the attempts at a unit: owner, first step, progress and end."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,11 @@ class AttemptRecord:
 
     number: int
     folder: Path
-    owner: dict[str, Any]
-    begun: dict[str, Any]
-    ended: dict[str, Any]
-    verdict: dict[str, Any]
-    beat: Heartbeat | None
+    owner: dict[str, Any] = field(default_factory=dict)
+    begun: dict[str, Any] = field(default_factory=dict)
+    ended: dict[str, Any] = field(default_factory=dict)
+    verdict: dict[str, Any] = field(default_factory=dict)
+    beat: Heartbeat | None = None
     file_errors: tuple[str, ...] = ()
     """Errors about damaged files."""
 
@@ -101,6 +101,11 @@ class AttemptRecord:
     def is_open(self) -> bool:
         """True if no end is recorded."""
         return not self.verdict and not self.ended
+
+    @property
+    def is_running(self) -> bool:
+        """True if no end is recorded and the last heartbeat is recent."""
+        return self.is_open and self.beat is not None and self.beat.is_fresh
 
     @property
     def ended_well(self) -> bool:

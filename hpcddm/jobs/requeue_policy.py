@@ -189,7 +189,7 @@ def _late_record(logs: Path, owner: str, granted: Allocation) -> AttemptRecord:
     try:
         attempt = open_attempt(logs, Ranks(0, 0, 1, 1, owner), granted.record())
     except (OSError, UserError):
-        return AttemptRecord(0, logs, {}, {}, {}, {}, None)
+        return AttemptRecord(0, logs)
     return read_record(attempt.number, attempt.folder)
 
 

@@ -55,9 +55,9 @@ class UnitObservation:
     @property
     def has_begun(self) -> bool:
         """True if the unit's newest job has opened an attempt."""
-        last, newest = self.work.last, self.newest
-        if last is None or newest is None:
-            return last is not None
+        last, newest = self.work, self.newest
+        if not last.number or newest is None:
+            return last.number > 0
         if last.token and self.is_queued:
             return last.token == newest.uuid
         # If one or both ran on this machine, compare their times.
@@ -85,16 +85,16 @@ def observed_state(observed: UnitObservation) -> tuple[State, str]:
 
 
 def _in_queue(observed: UnitObservation, job: Job) -> tuple[State, str]:
-    last, newest = observed.work.last, observed.newest
+    last, newest = observed.work, observed.newest
     if newest and observed.status.key in newest.cancelled:
         return State.STOPPING, "by hpcddm cancel"
     if job.state == State.PENDING:
         return (State.REQUEUED if observed.has_begun else State.PENDING), job.reason
-    if job.state == State.STOPPING and last and observed.has_begun:
+    if job.state == State.STOPPING and observed.has_begun:
         return State.STOPPING, last.reason
     if job.state != State.RUNNING or job.reason:
         return job.state, job.reason
-    if last and observed.has_begun and not last.is_open:
+    if observed.has_begun and not last.is_open:
         if time.time() - (last.stopped or 0.0) < LEAVING_SECONDS:
             return State.STOPPING, last.reason
         return State.STARTING, f"attempt {last.number + 1} has not begun"
@@ -106,7 +106,7 @@ def _in_queue(observed: UnitObservation, job: Job) -> tuple[State, str]:
 def _alive(observed: UnitObservation, reason: str) -> tuple[State, str]:
     if observed.is_stop_requested:
         return State.STOPPING, "STOP exists: it ends after its current step"
-    beat = observed.work.last.beat if observed.work.last else None
+    beat = observed.work.beat
     if beat and time.time() - beat.time > SILENCE_SECONDS:
         return State.RUNNING, f"no sign of life for {round((time.time() - beat.time) / 60)} minutes"
     return State.RUNNING, reason
@@ -114,12 +114,12 @@ def _alive(observed: UnitObservation, reason: str) -> tuple[State, str]:
 
 def _by_files(observed: UnitObservation) -> tuple[State, str]:
     """Derive the state of a unit that has no valid manifest, no job and no fresh heartbeat."""
-    newest, last = observed.newest, observed.work.last
+    newest, last = observed.newest, observed.work
     if newest and observed.status.key in newest.cancelled and not observed.has_begun:
         return State.CANCELLED, "by hpcddm cancel"
     if newest and not observed.has_begun:
         return _before_python(observed, newest)
-    if last is None:
+    if not last.number:
         return observed.status.state, observed.status.reason
     if last.decision in STATE_AFTER:
         return STATE_AFTER[last.decision], last.reason
@@ -147,42 +147,26 @@ def _by_files(observed: UnitObservation) -> tuple[State, str]:
     return State.UNKNOWN, f"attempt {last.number} left no word{_last_sign(observed)}"
 
 
-@dataclass(frozen=True)
-class UnitProgress:
-    """Progress of a unit."""
+def observed_progress(observed: UnitObservation, run: RunDir) -> Heartbeat | None:
+    """Return the progress of a unit as its last heartbeat tells it, else as the next job's training state does.
 
-    beat: Heartbeat | None = None
-    """Last heartbeat with a number of images."""
-    done: int = 0
-    """Number of images processed."""
-    total: int = 0
-    """Number of images to process."""
-    saved: tuple[int, float] | None = None
-    """Number of images at the newest training state, and the time at which it was written."""
-
-
-def observed_progress(observed: UnitObservation, run: RunDir) -> UnitProgress:
-    """Derive the progress of a unit from its last heartbeat.
-
-    If the newest job has not started, the progress is that of the training state from which the job will continue.
+    The attempts of a unit that is to be made again tell of what was set aside; there only a state that the next job
+    continues counts. None for no progress.
     """
     work, unit = observed.work, observed.status.unit
-    is_made = observed.status.state in FINISHED
-    if is_made or (observed.has_begun and work.last and not work.last.ended_well):
-        beat = work.beat
-        return UnitProgress(beat, beat.done, beat.total, work.saved) if beat else UnitProgress(saved=work.saved)
+    if observed.status.state in FINISHED or (observed.has_begun and not work.ended_well):
+        return work.progress
     state = newest_state(unit, run)
     if state is None:
-        return UnitProgress()
+        return None
     images, written = state[1]["images"], (state[0] / STATE).stat().st_mtime
     ends = [value for key, value in unit.fingerprint_settings.items() if key.endswith(LENGTH)]
-    return UnitProgress(None, images, ends[0] if ends else 0, (images, written))
+    return Heartbeat(written, "", 0, "", images, ends[0] if ends else 0, saved_images=images, saved_time=written)
 
 
 def lacked_inputs(observed: UnitObservation) -> bool:
     """Return True if the last attempt at a unit ended because an input was incomplete."""
-    last = observed.work.last
-    return last is not None and Outcome.WAITING in (last.decision, last.outcome)
+    return Outcome.WAITING in (observed.work.decision, observed.work.outcome)
 
 
 def has_vanished(observed: UnitObservation) -> bool:
@@ -204,10 +188,10 @@ def _before_python(observed: UnitObservation, newest: Submission) -> tuple[State
     if newest.job is None:
         return State.UNKNOWN, "its submission was never confirmed; the same submit looks for it"
     job = newest.job.element(newest.units.index(observed.status.key)) if observed.is_queued else newest.job
-    older = f"; the last word of attempt {observed.work.attempts} is older" if observed.work.last else ""
+    older = f"; the last word of attempt {observed.work.number} is older" if observed.work.number else ""
     return State.UNKNOWN, f"its job {job} left the queue before Python began{older}"
 
 
 def _last_sign(observed: UnitObservation) -> str:
-    beat = observed.work.last.beat if observed.work.last else None
+    beat = observed.work.beat
     return f"; last sign of life {time.strftime('%d %b %H:%M', time.localtime(beat.time))}" if beat else ""

@@ -12,7 +12,7 @@ from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.jobs.activity import read_activity
-from hpcddm.pipeline.state import FINISHED, State
+from hpcddm.pipeline.state import FINISHED, STATE_AFTER, State
 from hpcddm.pipeline.unit_graph import PlannedUnit, plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.journal import Journal
@@ -94,17 +94,24 @@ def require_current(states: Mapping[str, UnitStatus], run: RunDir, *keys: str) -
     require_complete(states, run, *(key for key in keys if not is_current(states, run, key)))
 
 
-def describe(status: UnitStatus, run: RunDir) -> str:
-    """Describe an incomplete unit as text by the run's files alone, without querying a scheduler."""
-    work, submissions = read_activity(run, status.key), Journal(run.journal).submissions()
+def state_by_records(status: UnitStatus, run: RunDir) -> tuple[State, str]:
+    """Return the state of an incomplete unit and its reason by the run's files alone, without querying a scheduler."""
+    last, submissions = read_activity(run, status.key), Journal(run.journal).submissions()
     newest = next((one for one in reversed(submissions) if status.key in one.units), None)
-    if newest and work.last and work.is_running:
-        beat = work.last.beat
-        return f"running ({beat.done:,} of {beat.total:,} images)" if beat and beat.total else "running"
+    if last.is_running:
+        beat = last.beat
+        return State.RUNNING, f"{beat.done:,} of {beat.total:,} images" if beat and beat.total else ""
     is_queued = newest is not None and newest.scheduler != "local" and status.key not in newest.cancelled
-    if newest and is_queued and (work.last is None or work.last.token != newest.uuid):
-        return "submitted and not begun"
-    return f"{status.state} ({status.reason})" if status.reason else status.state
+    if newest and is_queued and last.token != newest.uuid:
+        return State.PENDING, "submitted and not begun"
+    ending = last.decision or last.outcome
+    return (STATE_AFTER[ending], last.reason) if ending in STATE_AFTER else (status.state, status.reason)
+
+
+def describe(status: UnitStatus, run: RunDir) -> str:
+    """Describe an incomplete unit as text by the run's files alone."""
+    state, reason = state_by_records(status, run)
+    return f"{state} ({reason})" if reason else state
 
 
 def are_samples_numbered(states: Mapping[str, UnitStatus]) -> bool:

@@ -38,8 +38,7 @@ def run(tmp_path) -> RunDir:
 def checkout(tmp_path, monkeypatch):
     """A checkout that this process takes for its own."""
     place = clone(tmp_path)
-    for module in (provenance, code_copy):
-        monkeypatch.setattr(module, "AROUND", place)
+    monkeypatch.setattr(provenance, "AROUND", place)
     monkeypatch.setattr(provenance, "find_data_file", lambda name: place / name)
     return place
 

@@ -11,10 +11,9 @@ from hpcddm.config.sweep import short_names
 from hpcddm.evaluation.metrics import FID, all_metrics, primary
 from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.files import atomic
-from hpcddm.jobs.activity import read_activity
 from hpcddm.pipeline.state import QUEUED, STATE_AFTER, State
 from hpcddm.pipeline.unit_graph import plan_units
-from hpcddm.pipeline.unit_states import UnitStatus, survey_units
+from hpcddm.pipeline.unit_states import UnitStatus, state_by_records, survey_units
 from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
@@ -122,10 +121,7 @@ def _ranked(status: UnitStatus, run: RunDir, jobs: Mapping[str, State]) -> tuple
     """Return the rank of an incomplete unit's state, the most important first, and the unit."""
     if status.key in jobs:
         return 1 + (jobs[status.key] in QUEUED), Blocker(status.key, jobs[status.key])
-    work = read_activity(run, status.key)
-    if work.is_running:
-        return 1, Blocker(status.key, State.RUNNING)
-    ending = (work.last.decision or work.last.outcome) if work.last else None
-    if work.last and ending in STATE_AFTER:
-        return 0, Blocker(status.key, STATE_AFTER[ending], work.last.reason)
-    return 3, Blocker(status.key, status.state)
+    state, reason = state_by_records(status, run)
+    if state in STATE_AFTER.values():
+        return 0, Blocker(status.key, state, reason)
+    return (1 if state == State.RUNNING else 3), Blocker(status.key, state)

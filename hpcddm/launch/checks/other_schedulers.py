@@ -72,9 +72,8 @@ def _check_local(submissions: list[Submission], home: RunDir, names: Collection[
     """Refuse units that run without a queue, here or on another machine, by their heartbeats."""
     for name in (name for submission in submissions for name in submission.units if name in names):
         work = read_activity(run_in_home(home, name), key_in_run(name))
-        beat = work.last.beat if work.last else None
-        if work.is_running and work.last and beat and work.last.token is None:
+        if work.is_running and work.beat and work.token is None:
             raise UserError(
-                f"{home.root}: {name} runs without a queue on {beat.host}, its last sign of life is"
-                f" {time.time() - beat.time:.0f} s old; wait for it, or stop it there with Ctrl-C"
+                f"{home.root}: {name} runs without a queue on {work.beat.host}, its last sign of life is"
+                f" {time.time() - work.beat.time:.0f} s old; wait for it, or stop it there with Ctrl-C"
             )

@@ -88,8 +88,8 @@ class EmbeddedDriver:
             if present and last.outcome not in (Outcome.FAILED, Outcome.WAITING):
                 self.progress.completed(item.name)
                 continue
-            is_dead = last.last is None or last.last.is_open
-            if is_dead and self._may_try_again(item.name, last.saved[0] if last.saved else 0):
+            saved = (last.progress.saved_images if last.progress else None) or 0
+            if last.is_open and self._may_try_again(item.name, saved):
                 self.progress.say(f"{item.name}: the process died without a word; it is tried again")
                 self.waiting.insert(0, item)
                 continue

@@ -77,9 +77,9 @@ class ProgressDisplay:
 
 def describe_progress(item: ArrayItem) -> list[str]:
     """Format images done, rate, loss and time left of a running unit."""
-    last = read_activity(item.run, item.unit.key).last
+    last = read_activity(item.run, item.unit.key)
     # Until the unit opens an attempt, the last attempt belongs to an earlier submission.
-    beat = last.beat if last and last.is_open else None
+    beat = last.beat if last.is_open else None
     if beat is None or not beat.total:
         return ["starting", "", "", ""]
     loss = (beat.figures or {}).get("loss")
