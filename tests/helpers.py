@@ -15,8 +15,9 @@ from click.testing import CliRunner, Result
 
 from hpcddm.cli import HIDDEN, VERBS, main
 from hpcddm.config.experiment import Experiment
+from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.loading.load_experiment import load_experiment
-from hpcddm.pipeline.unit_graph import STAGES, PlannedUnit
+from hpcddm.pipeline.unit_graph import STAGES
 from hpcddm.runs import manifest
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.run_dir import RunDir

@@ -32,11 +32,12 @@ from hpcddm.exchange.contract import (
 from hpcddm.exchange.ssh_keys import PublicKey
 from hpcddm.files.atomic import digest
 from hpcddm.files.tensors import tensor_specs
+from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.loading.last_command import repeat_commands
 from hpcddm.models import build_denoiser
 from hpcddm.models.flops import unallocated
 from hpcddm.pipeline.state import State
-from hpcddm.pipeline.unit_graph import PlannedUnit, plan_units
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import UnitStatus, describe, survey_units
 from hpcddm.runs import manifest
 from hpcddm.runs.files import PARTITION

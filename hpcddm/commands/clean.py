@@ -13,9 +13,10 @@ from hpcddm.errors import SchedulerUnreachable, UserError
 from hpcddm.errors.printing import echo
 from hpcddm.files import guarded_writes
 from hpcddm.jobs.attempt import list_attempts
+from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.launch.checks.disk_estimates import format_bytes
 from hpcddm.pipeline.state import SETTLED, State
-from hpcddm.pipeline.unit_graph import STAGE_NAMES, PlannedUnit, plan_units
+from hpcddm.pipeline.unit_graph import STAGE_NAMES, plan_units
 from hpcddm.pipeline.unit_states import UnitStatus, survey_units
 from hpcddm.runs import group_permissions, links, manifest, training_states
 from hpcddm.runs.lease import lease

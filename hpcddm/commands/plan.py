@@ -17,6 +17,7 @@ from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError
 from hpcddm.errors.printing import echo
 from hpcddm.evaluation.result_warnings import few_images_warning
+from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.launch.checks import disk_estimates
 from hpcddm.launch.checks.disk_estimates import format_bytes
 from hpcddm.launch.checks.gpu_requests import gpu_remarks
@@ -25,7 +26,7 @@ from hpcddm.loading.content_hashes import with_tar_counts
 from hpcddm.loading.missing_images import add_remedy
 from hpcddm.loading.run_defaults import load_for_run
 from hpcddm.pipeline.stage import DiskSpace
-from hpcddm.pipeline.unit_graph import STAGES, PlannedUnit, kind_of, plan_units
+from hpcddm.pipeline.unit_graph import STAGES, kind_of, plan_units
 from hpcddm.runs import manifest, passed_over
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.run_dir import RunDir

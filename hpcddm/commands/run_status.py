@@ -13,13 +13,14 @@ from hpcddm.errors import ConfigError, exit_codes
 from hpcddm.errors.next_step import NextStep, step
 from hpcddm.files import nfs_reads
 from hpcddm.jobs.activity import read_activity
+from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.launch.base import Job, create_launcher, site_from_journal
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
 from hpcddm.launch.slurm.early_failures import find_early_failures
 from hpcddm.launch.unit_observation import UnitObservation, has_vanished, lacked_inputs
 from hpcddm.loading.last_command import repeat_commands, resubmit_step, stored_command
 from hpcddm.pipeline.state import ALIVE, NOT_BEGUN, TO_SUBMIT, State
-from hpcddm.pipeline.unit_graph import PlannedUnit, needed_by, plan_units
+from hpcddm.pipeline.unit_graph import needed_by, plan_units
 from hpcddm.pipeline.unit_states import UnitStatus, check_stale, survey_units
 from hpcddm.runs import manifest
 from hpcddm.runs.journal import Journal

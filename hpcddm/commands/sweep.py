@@ -31,6 +31,7 @@ from hpcddm.evaluation.sweep_results.setting_results import CSV, PLOT
 from hpcddm.files import atomic, checked_reads, nfs_reads
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.jobs.outcome import HookEvent
+from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.launch.array_items import ArrayItem, call_hook, group_into_arrays, make_array_spec
 from hpcddm.launch.base import DirectLauncher, Launcher, QueueLauncher
 from hpcddm.launch.cancel_jobs import cancel_jobs
@@ -60,7 +61,6 @@ from hpcddm.loading.last_command import resubmit_step, store_command, sweep_comm
 from hpcddm.loading.load_sweep import Sweep, matching_labels, read_sweep
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.pipeline.state import QUEUED
-from hpcddm.pipeline.unit_graph import PlannedUnit
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.lease import lease
 from hpcddm.runs.run_dir import RunDir

@@ -189,7 +189,7 @@ def _make(spec: Spec, run: RunDir, ranks: job_environment.Ranks, attempt: Attemp
     inputs = gathered.manifests
     if gathered.missing:
         print(f"without {', '.join(gathered.missing)}", flush=True)
-    expected = Manifest.expected(spec.key, spec.fingerprint_settings, inputs, spec.parts, spec.lengths)
+    expected = spec.expected(inputs)
     if _is_already_complete(folder, expected):
         return Outcome.ALREADY_COMPLETE
     require_no_links(run, spec.key)

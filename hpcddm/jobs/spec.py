@@ -1,30 +1,25 @@
 """Specification of a unit: the JSON file that tells a job what to compute."""
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, checked_reads
 from hpcddm.files.checked_reads import Unreadable
+from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.runs.run_dir import RunDir
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Spec:
-    """Specification of one unit for its job."""
+@dataclass(frozen=True, kw_only=True)
+class Spec(PlannedUnit):
+    """Specification of one unit for its job: the unit as it is planned, its experiment, and the site's keys for it."""
 
-    key: str
-    """The unit, as `stage/unit`."""
     experiment: dict[str, Any]
     """The experiment, with paths relative to the run."""
-    fingerprint_settings: dict[str, Any]
-    """Settings that determine the unit's outputs, by dotted key."""
-    requires: list[str]
-    """Required inputs, by key."""
     resources: dict[str, int | bool | None]
     """Entries of the site's `Resources`, by name."""
     is_collective: bool = False
@@ -40,25 +35,8 @@ class Spec:
     """Maximum seconds between two checks of inputs from another cluster."""
     raise_on_retry: dict[str, float] = field(default_factory=dict)
     """Factors by which the next attempt raises `memory_gb` or `minutes` after the job ran out of them."""
-    optional: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Optional inputs by key, with the settings that must have determined them."""
-    min_optional: int = 0
-    """Minimum number of optional inputs that must exist."""
-    extras: list[str] = field(default_factory=list)
-    """Optional inputs that do not count towards `min_optional`."""
-    parts: dict[str, str] = field(default_factory=dict)
-    """For some required inputs, the only part that counts in the fingerprint; '' if no part of the input counts."""
-    lengths: list[str] = field(default_factory=list)
-    """Prefixes of settings that affect only the number of images of a training."""
-    gates: dict[str, str] = field(default_factory=dict)
-    """For some inputs, the unit without which the input does not count."""
     keep_states: bool = True
     """True to keep the last state of a finished training, from which a longer training could continue."""
-
-    @property
-    def stage(self) -> str:
-        """Name of the unit's stage."""
-        return self.key.split("/")[0]
 
     @property
     def threads(self) -> int:
@@ -69,8 +47,7 @@ class Spec:
         """Store the spec in the run and return its path."""
         path = run.spec(self.key)
         # On one line and without a deep copy of the experiment: a sweep writes thousands of specs.
-        values = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
-        atomic.write_text(path, json.dumps(values, allow_nan=False) + "\n", durable=False)
+        atomic.write_text(path, json.dumps(vars(self), allow_nan=False) + "\n", durable=False)
         return path
 
 

@@ -12,9 +12,10 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
 from hpcddm.files import atomic
 from hpcddm.jobs.outcome import HookEvent
+from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.jobs.spec import Spec
 from hpcddm.launch.base import ArraySpec, Launcher, SubmissionRefused
-from hpcddm.pipeline.unit_graph import STAGE_NAMES, PlannedUnit, is_collective
+from hpcddm.pipeline.unit_graph import STAGE_NAMES, is_collective
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
@@ -22,8 +23,6 @@ from hpcddm.runs.unit_keys import MONOLITH, stage_of
 
 JOB_KEYS = sorted({one.name for one in fields(Spec)} & {*Site.model_fields} - {"resources"})
 """Site keys that a job needs, by the names of both; its resources are those of its stage."""
-UNIT_KEYS = sorted({one.name for one in fields(Spec)} & {one.name for one in fields(PlannedUnit)})
-"""What a job needs of its planned unit, by the names of both."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +185,7 @@ def write_specs(items: Sequence[ArrayItem], site: Site) -> None:
             experiment=settings[id(item.experiment)],
             resources=site.resources_for(*item.unit.key.split("/")).for_job,
             is_collective=is_collective(item.unit.key),
-            **{key: getattr(item.unit, key) for key in UNIT_KEYS},
+            **vars(item.unit),
             **of_site,
         )
         spec.write(item.run)

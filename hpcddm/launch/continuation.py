@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from hpcddm.files import atomic, checked_reads, guarded_writes
+from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.launch.array_items import ArrayItem, make_array_spec, submit_array
 from hpcddm.launch.base import Job, Launcher, SubmissionRefused
 from hpcddm.pipeline.state import QUEUED
-from hpcddm.pipeline.unit_graph import STAGE_NAMES, PlannedUnit
+from hpcddm.pipeline.unit_graph import STAGE_NAMES
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.launch.base import Job
-from hpcddm.pipeline.unit_graph import PlannedUnit
 from hpcddm.pipeline.unit_states import UnitStatus
 
 

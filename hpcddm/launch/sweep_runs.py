@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.files.atomic import digest
+from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.loading.load_sweep import Sweep
-from hpcddm.pipeline.unit_graph import PlannedUnit, plan_units
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import UnitStatus, determine_state
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.run_dir import RunDir

@@ -12,8 +12,9 @@ from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.jobs.activity import read_activity
+from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.pipeline.state import FINISHED, STATE_AFTER, State
-from hpcddm.pipeline.unit_graph import PlannedUnit, plan_units
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.links import link_above

@@ -4,7 +4,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -70,30 +70,6 @@ class Manifest:
     format: int = FORMAT
     lengths: tuple[str, ...] = ()
     """Prefixes of settings that affect only the length of a training; set in expected manifests, never stored."""
-
-    @classmethod
-    def expected(
-        cls,
-        key: str,
-        settings: dict[str, Any],
-        inputs: Mapping[str, "Manifest"],
-        parts: Mapping[str, str],
-        lengths: Sequence[str] = (),
-    ) -> "Manifest":
-        """Return the manifest that a unit should have with these settings and inputs; its outputs are empty.
-
-        Args:
-            key: The unit, as `stage/unit`.
-            settings: Settings that determine the outputs, by dotted key.
-            inputs: Manifests of all inputs, by key.
-            parts: For some inputs, the only part that counts, by key; '' if no part of the input counts.
-            lengths: Prefixes of settings that affect only the length of a training.
-        """
-        stage, _, unit = key.partition("/")
-        counted = {name: manifest for name, manifest in inputs.items() if parts.get(name) != ""}
-        references = {name: input_name(name, parts.get(name)) for name in counted}
-        digests = {references[name]: manifest.digest_of(parts.get(name)) for name, manifest in counted.items()}
-        return cls(stage, unit, settings, digests, [], lengths=tuple(lengths))
 
     @property
     def digest(self) -> str:

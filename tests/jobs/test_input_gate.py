@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -34,7 +35,7 @@ def run(tmp_path):
 
 
 def spec(*needs):
-    return Spec("draw/0-8", {}, {}, list(needs), {})
+    return Spec("draw/0-8", list(needs), {}, experiment={}, resources={})
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +51,7 @@ def test_all_is_asked_for_where_something_is_missing_and_nothing_else(run):
     assert missing_units(spec(EXPERTS[0]), run, run) == set()
     # What is there may be made anew.
     assert missing_units(spec(*EXPERTS), run, run) == set(EXPERTS)
-    enough = Spec("draw/0-8", {}, {}, [], {}, optional={EXPERTS[0]: {}, EXPERTS[1]: {}}, min_optional=1)
+    enough = replace(spec(), optional={EXPERTS[0]: {}, EXPERTS[1]: {}}, min_optional=1)
     assert missing_units(enough, run, run) == {EXPERTS[1]}, "what it can do without, while it is in the making"
 
 
@@ -110,7 +111,7 @@ def test_a_cluster_that_never_answers_is_given_up_after_a_day_of_silence(run, mo
 
 def test_a_job_whose_unit_was_cancelled_is_told_so(run, monkeypatch, capsys):
     token = intent(run, [EXPERTS[0], "draw/0-8"], "x-draw")
-    path, map_path = Spec("draw/0-8", {}, {}, [], {}).write(run), run.jobs / f"{token}.json"
+    path, map_path = spec().write(run), run.jobs / f"{token}.json"
     run.jobs.mkdir()
     map_path.write_text(json.dumps({"specs": [f"../{path.relative_to(run.root)}"] * 2}))
     monkeypatch.setenv("SLURM_JOB_NAME", f"x-draw-{token}")
@@ -132,7 +133,7 @@ def test_the_table_of_a_sweep_waits_for_all_that_is_in_the_making(tmp_path):
     home = RunDir(tmp_path)
     token = intent(home, ["a/train/expert-00", "a/report/all"], "x-train")
     table = intent(home, ["table/all"], "x-table")
-    wanted = missing_units(Spec("table/all", {}, {}, [], {}), home, home)
+    wanted = missing_units(replace(spec(), key="table/all"), home, home)
     assert wanted == {"a/train/expert-00", "a/report/all"}
     queue = f"11_1|x-train-{token}\n9_0|x-table-{table}"
     assert start_flag(queue, wanted, home, 300) == "--dependency=afterany:11_1"

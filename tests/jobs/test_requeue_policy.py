@@ -39,7 +39,7 @@ class Unit:
     def __init__(self, root, **spec):
         self.run, self.restart = RunDir(root / "run"), -1
         settings = {"requeue": "scontrol", "signal_lead_seconds": 120} | spec
-        Spec(KEY, {}, {}, [], {}, **settings).write(self.run)
+        Spec(KEY, [], {}, experiment={}, resources={}, **settings).write(self.run)
         self.map = self.run.jobs / f"{TOKEN}.json"
         self.map.parent.mkdir()
         self.map.write_text(json.dumps({"specs": [f"../specs/{KEY}.json"]}))

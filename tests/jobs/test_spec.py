@@ -10,7 +10,7 @@ from hpcddm.runs.run_dir import RunDir
 from tests.helpers import tiny
 
 OF_UNIT = "key experiment fingerprint_settings requires resources is_collective optional min_optional extras parts"
-OF_UNIT += " lengths gates"
+OF_UNIT += " lengths gates site"
 CHOSEN = {
     "keep_states": False,
     "max_excluded_nodes": 9,

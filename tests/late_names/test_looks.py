@@ -102,7 +102,7 @@ def test_what_a_unit_reads_and_status_are_told_at_once_when_another_node_complet
     reader = next(unit for unit in units if unit.requires == [CATALOG])
     here, there = RunDir(late.b), RunDir(late.a)
     finish([unit for unit in units if unit.key in catalog.requires], there)
-    spec = Spec(reader.key, {}, reader.fingerprint_settings, reader.requires, {})
+    spec = Spec(**vars(reader), experiment={}, resources={})
     assert survey_units(units, here)[CATALOG].state is State.MISSING
     assert input_gate.missing_units(spec, here, here) == {CATALOG}
     with pytest.raises(InputsNotReady):

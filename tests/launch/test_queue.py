@@ -6,13 +6,14 @@ import pytest
 
 from hpcddm.config.site import Site
 from hpcddm.files import checked_reads
+from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.jobs.spec import read_element_map, read_spec
 from hpcddm.launch.array_items import group_into_arrays, make_items
 from hpcddm.launch.base import Job, Limits, QueueFull
 from hpcddm.launch.queue import plan_arrays, render_planned, submit_planned
 from hpcddm.launch.slurm.launcher import create
 from hpcddm.launch.submission import decide_units
-from hpcddm.pipeline.unit_graph import PlannedUnit, plan_units
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir

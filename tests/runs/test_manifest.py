@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from hpcddm.files.checked_reads import Unreadable
+from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.runs import manifest, provenance
 from hpcddm.runs.manifest import Manifest, Output, flatten
 from tests.helpers import REPOSITORY
@@ -136,7 +137,7 @@ def test_a_part_of_an_input_may_alone_count_or_nothing_of_it():
     lists = Manifest("expert_lists", "all", {}, {}, [Output("a", 1, "x")], {"digests": {"expert-00": "d0"}})
     inputs = {"expert_lists/all": lists, "catalog/all": lists, "cluster/all": lists}
     parts = {"expert_lists/all": "expert-00", "catalog/all": ""}
-    expected = Manifest.expected("train/expert-00", {}, inputs, parts)
+    expected = PlannedUnit("train/expert-00", [], {}, parts=parts).expected(inputs)
     assert expected.inputs == {"expert_lists/all#expert-00": "d0", "cluster/all": lists.digest}
     assert lists.digest_of("unknown") == lists.digest_of(None) == lists.digest
     named = [manifest.parse_input_name(name) for name in expected.inputs]

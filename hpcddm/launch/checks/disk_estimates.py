@@ -10,9 +10,10 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.paths import make_absolute
 from hpcddm.config.site import Site
 from hpcddm.files.atomic import free_bytes, nearest_existing
+from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.launch.checks import quotas
 from hpcddm.pipeline.stage import DiskSpace
-from hpcddm.pipeline.unit_graph import PlannedUnit, kind_of
+from hpcddm.pipeline.unit_graph import kind_of
 from hpcddm.runs import manifest
 from hpcddm.runs.passed_over import Counts, count_items, merge_counts
 from hpcddm.runs.ranges import SPLITS

@@ -11,9 +11,9 @@ from hpcddm.config.site import Site
 from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import command
+from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.launch.checks import disk_estimates
 from hpcddm.pipeline.stage import DiskSpace
-from hpcddm.pipeline.unit_graph import PlannedUnit
 from hpcddm.runs import manifest, training_states
 from hpcddm.runs.files import SNAPSHOTS
 from hpcddm.runs.journal import Journal
