@@ -15,7 +15,7 @@ from rich.table import Table
 from hpcddm.commands.options import JSON, PATH, SITE
 from hpcddm.commands.terminal import plain_text
 from hpcddm.config.site import Site
-from hpcddm.errors import UserError
+from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import echo
 from hpcddm.launch import script_paths
 from hpcddm.launch.load_site import load_site
@@ -34,11 +34,10 @@ from hpcddm.launch.selftest.checks import (
     time_left,
 )
 from hpcddm.launch.selftest.evidence import TrialJob, checked_stage
-from hpcddm.launch.selftest.local_trial import LocalTrial
 from hpcddm.launch.selftest.slurm_trial import SlurmTrial
 from hpcddm.launch.slurm.client import unavailable_reason
 
-ON_SLURM = {
+CHECKS = {
     "array": array.evaluate,
     "ranks, rendezvous": rendezvous.evaluate,
     "GPUs": gpus.evaluate,
@@ -51,8 +50,6 @@ ON_SLURM = {
     "accounting": accounting.evaluate,
 }
 """Checks of a cluster, in the order of the table; each gives the row of it from the evidence that the jobs left."""
-HERE = ("ranks, rendezvous", "signals", "storage", "environment")
-"""Checks of this machine without a queue."""
 COLOURS = {
     CheckVerdict.OK: "green",
     CheckVerdict.WARN: "yellow",
@@ -84,13 +81,15 @@ def selftest(site_name: str, folder: Path, timeout: float, as_json: bool) -> int
     Next:    correct the site's file as advised, then: hpcddm submit quickstart --site my-cluster
     """
     site, started = load_site(site_name), time.time()
+    if site.scheduler != "slurm":
+        raise ConfigError(f"--site {site.name}: has no queue whose jobs could be tried; name a site with Slurm")
     script_paths.check_folder(folder, "--folder")
     place = folder.resolve() / f"selftest-{secrets.token_hex(4)}"
     try:
         place.mkdir(parents=True)
     except OSError as error:
         raise UserError(f"{place}: cannot be made ({error.strerror}); choose another --folder") from None
-    rows = (_on_slurm if site.scheduler == "slurm" else _here)(site, place, timeout)
+    rows = _on_slurm(site, place, timeout)
     is_good = not any(row.verdict in NOT_PASSED for row in rows)
     if is_good:
         shutil.rmtree(place, ignore_errors=True)
@@ -122,7 +121,7 @@ def _on_cluster(site: Site, place: Path, timeout: float, cluster: str | None) ->
         advice = "try on a login node; is SLURM_CONF set?"
         return [CheckResult(CheckVerdict.FAIL, None, f"no Slurm answers: {reason}", advice, "submit")]
     rows = _through_the_queue(trial, site, timeout)
-    return rows + [replace(evaluate(trial.evidence), check=name) for name, evaluate in ON_SLURM.items()]
+    return rows + [replace(evaluate(trial.evidence), check=name) for name, evaluate in CHECKS.items()]
 
 
 def _through_the_queue(trial: SlurmTrial, site: Site, timeout: float) -> list[CheckResult]:
@@ -143,15 +142,6 @@ def _through_the_queue(trial: SlurmTrial, site: Site, timeout: float) -> list[Ch
         advice = sbatch_refusals.advice(site, checked_stage(site, cluster), complaint)
         rows.append(CheckResult(CheckVerdict.FAIL, seconds, complaint, advice, "submit"))
     return rows or [sbatch_refusals.accepted_result(site, seconds, cluster)]
-
-
-def _here(site: Site, place: Path, timeout: float) -> list[CheckResult]:
-    trial = LocalTrial(site, place)
-    try:
-        trial.run(60 * timeout)
-    finally:
-        trial.cancel()
-    return [replace(ON_SLURM[name](trial.evidence), check=name) for name in HERE]
 
 
 def _progress(started: float) -> Callable[[str], None]:

@@ -45,12 +45,6 @@ def test_a_unit_of_this_machine_imports_nothing_from_where_the_command_is_given(
     assert not (run.root / "imported").exists()
 
 
-def test_the_selftest_imports_nothing_from_where_the_command_is_given(run):
-    done = hpcddm(run, "selftest", "--site", "embedded", "--folder", run.root / "trial")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert not (run.root / "imported").exists()
-
-
 @pytest.mark.slurm
 @pytest.mark.parametrize("setup", [[], ["export PYTHONPATH=$PYTHONPATH:"]], ids=["as it is", "with an empty entry"])
 def test_ranks_gate_and_verdict_import_nothing_from_the_run(run, home, setup):

@@ -146,7 +146,7 @@ class Evidence:
             element: Index of the element.
             step: Name of the step that should have written the result.
         """
-        if part not in self.submitted and self.site.scheduler == "slurm":
+        if part not in self.submitted:
             return not_run("not submitted", "see submit")
         start = self.last(part, element)
         if start is None:

@@ -54,7 +54,7 @@ def _setup_failure(evidence: Evidence, start: JobStart) -> str:
     if failed:
         code, _, line = failed.splitlines()[0].partition(" ")
         return f"setup: '{line}' ended with {code}{detail}"
-    has_ended = TrialJob.ARRAY not in evidence.waiting and evidence.site.scheduler == "slurm"
+    has_ended = TrialJob.ARRAY not in evidence.waiting
     return f"the setup lines ended the job{detail}" if has_ended and start.text("setup.done") is None else ""
 
 

@@ -1,4 +1,4 @@
-"""Checks that make sense on this machine alone, run without any scheduler."""
+"""The steps of the trial jobs as processes of this machine, which leave the same files."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ class LocalTrial:
     """Trial that runs the same steps in processes of this machine, which leave the same files."""
 
     def __init__(self, site: Site, folder: Path) -> None:
-        self.evidence = Evidence(site, folder)
+        self.evidence = Evidence(site, folder, {TrialJob.ARRAY: "0", TrialJob.NODES: "0"})
         self._running: list[subprocess.Popen] = []
         self._deadline = 0.0
 
