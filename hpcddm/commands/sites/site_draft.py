@@ -3,11 +3,17 @@
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jinja2
 
 from hpcddm.errors import ConfigError
 from hpcddm.errors.next_step import command
+from hpcddm.jobs.job_end import parse_job
 from hpcddm.jobs.resource_requests import parse_minutes
 from hpcddm.launch.checks.gpu_requests import all_resource_keys
+from hpcddm.launch.slurm.slurm_cluster import parse_config
 from hpcddm.loading.run_defaults import flow_text
 from hpcddm.pipeline.stage import GpuUse
 from hpcddm.pipeline.unit_graph import usable_gpus
@@ -68,21 +74,18 @@ class SiteDraft:
     """Draft of one site's file."""
 
     def __init__(self, answers: SlurmOutputs, partition: str | None) -> None:
-        self._answers = answers
-        self._config = _pairs(answers.config)
-        self._partitions = {
-            values["PartitionName"]: values for values in map(_words, answers.partitions.splitlines()) if values
-        }
+        self._answers, self._config = answers, parse_config(answers.config)
+        lines = [line for line in answers.partitions.splitlines() if "PartitionName=" in line]
+        self._partitions = {values["PartitionName"]: values for values in map(parse_job, lines)}
         self._nodes = {name: _nodes(answers.nodes, name) for name in self._partitions}
-        self._name, self._why = self._choose(partition)
+        name, self._reason = self._choose(partition)
         # The usual node, with whole GPUs if there are any.
         self._node = max(
-            self._nodes[self._name],
+            self._nodes[name],
             key=lambda kind: (kind.gpus > 0, not kind.is_sliced, kind.count),
             default=NodeKind(1, 1, 4, None, 0),
         )
-        self._partition = self._partitions[self._name]
-        self._lines: list[str] = []
+        self._partition = self._partitions[name]
 
     @property
     def cluster(self) -> str:
@@ -91,23 +94,36 @@ class SiteDraft:
 
     def text(self, name: str) -> str:
         """Return the whole file."""
-        version = self._config.get("SLURM_VERSION", "of unknown version")
-        self._lines = [
-            f"# Drafted by 'hpcddm site init' from the configuration of cluster {self.cluster} (Slurm {version}).",
-            f"# Check every line, then try it: {command('hpcddm', 'selftest', '--site', name)}",
-            "# Partitions:",
-            *(f"#   {self._describe(partition)}" for partition in self._partitions),
-        ]
-        self._set("name", name)
-        self._set("scheduler", "slurm")
-        self._set("partition", self._name, self._why)
-        self._set_account()
-        self._set_gpus_and_memory()
-        self._set_node_keys()
-        self._set_requeue()
-        self._set_limits()
-        self._set_shapes()
-        return "\n".join(self._lines) + "\n"
+        kinds = self._nodes[self._partition["PartitionName"]]
+        types = sorted({name for kind in kinds for name in (kind.gpu_type, *kind.others) if name})
+        without_gpus = [place for place in all_resource_keys() if usable_gpus(place) is GpuUse.NONE]
+        # Output of a client must not start a new line of the file.
+        environment = jinja2.Environment(
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            finalize=lambda value: " ".join(str(value).split()),
+        )
+        environment.filters["yaml"] = flow_text
+        rendered = environment.from_string(Path(__file__).with_suffix(".yaml.j2").read_text()).render(
+            name=name,
+            cluster=self.cluster,
+            command=command("hpcddm", "selftest", "--site", name),
+            answers=self._answers,
+            config=self._config,
+            select=self._config.get("SelectType", ""),
+            parameters=self._config.get("SelectTypeParameters", ""),
+            partitions=[self._describe(partition) for partition in self._partitions],
+            partition=self._partition,
+            reason=self._reason,
+            node=self._node,
+            kinds=types,
+            leaves_slices_out=any(map(SLICE.search, types)) and not self._node.is_sliced,
+            without_gpus=without_gpus if self._node.gpus else [],
+            **self._accounts(),
+            **self._shapes(),
+        )
+        return "".join(map(_aligned, rendered.splitlines()))
 
     def _choose(self, partition: str | None) -> tuple[str, str]:
         if not self._partitions:
@@ -128,126 +144,46 @@ class SiteDraft:
         kinds = "; ".join(map(str, self._nodes[name])) or f"{values.get('TotalNodes', '?')} nodes"
         return f"{name}{star}: up to {values.get('MaxTime', '?')}{state}, {kinds}"
 
-    def _set_account(self) -> None:
+    def _accounts(self) -> dict[str, Any]:
+        """Return key, value, need and source of account and QOS, and the limit on the user's jobs."""
         rows = [(line.split("|") + [""] * 3)[:3] for line in self._answers.associations.splitlines() if line]
         accounts = list(dict.fromkeys(row[0] for row in rows if row[0]))
         qos = list(dict.fromkeys(name for row in rows for name in row[1].split(",") if name))
-        enforced = self._config.get("AccountingStorageEnforce", "none")
-        self._chosen("account", accounts, self._partition.get("AllowAccounts", "ALL"), enforced != "none")
-        self._chosen("qos", qos, self._partition.get("AllowQos", "ALL"), False)
-        self._max_submitted = next((row[2] for row in rows if row[2].isdecimal()), None)
+        is_enforced = self._config.get("AccountingStorageEnforce", "none") != "none"
+        chosen = [
+            self._chosen("account", accounts, self._partition.get("AllowAccounts", "ALL"), is_enforced),
+            self._chosen("qos", qos, self._partition.get("AllowQos", "ALL"), False),
+        ]
+        return {"accounts": chosen, "max_submitted": next((row[2] for row in rows if row[2].isdecimal()), None)}
 
-    def _chosen(self, key: str, available: list[str], allowed: str, is_needed: bool) -> None:
-        """Add an account or a QOS: set where the partition or the accounting requires one, else as a comment."""
+    def _chosen(self, key: str, available: list[str], allowed: str, is_needed: bool) -> tuple[str, str, bool, str]:
+        """Choose an account or a QOS, which is set where the partition or the accounting requires one."""
         valid = available if allowed == "ALL" else [name for name in available if name in allowed.split(",")]
         yours = f"sacctmgr: yours are {', '.join(available)}" if available else "sacctmgr names none for you"
-        if allowed != "ALL":
-            yours += f"; the partition takes {allowed}"
-        if valid and (is_needed or allowed != "ALL"):
-            self._set(key, valid[0], yours)
-        else:
-            self._hint(key, (valid or [f"my-{key}"])[0], yours)
+        takes = "" if allowed == "ALL" else f"; the partition takes {allowed}"
+        return key, (valid or [f"my-{key}"])[0], bool(valid) and (is_needed or bool(takes)), yours + takes
 
-    def _set_gpus_and_memory(self) -> None:
-        select = self._config.get("SelectType", "")
-        nodes = self._nodes[self._name]
-        kinds = sorted({name for kind in nodes for name in (kind.gpu_type, *kind.others) if name})
-        if self._node.gpus:
-            # --gpus-per-node came with select/cons_tres; the older plugins take --gres only.
-            if select.endswith("cons_tres"):
-                self._set("gpus_flag", "gpus_per_node", f"SelectType={select}; else: gres")
-            else:
-                self._set("gpus_flag", "gres", f"SelectType={select} takes no --gpus-per-node")
-        if self._node.gpu_type:
-            write = self._set if len(kinds) > 1 else self._hint
-            sliced = any(SLICE.search(name) for name in kinds) and not self._node.is_sliced
-            write("gpu_type", self._node.gpu_type, f"sinfo: {', '.join(kinds)}{'; slices are left out' * sliced}")
-        parameters = self._config.get("SelectTypeParameters", "")
-        if self._answers.memory_refusal:
-            self._set("memory_flag", "none", f"sbatch refuses --mem: {self._answers.memory_refusal}")
-        elif "MEMORY" in parameters.upper():
-            self._set("memory_flag", "total", f"SelectTypeParameters={parameters}; else: per_cpu")
-        else:
-            self._set("memory_flag", "total", f"accepted, though {parameters or 'this Slurm'} does not count memory")
-
-    def _set_node_keys(self) -> None:
-        interfaces = f"this login node has {', '.join(self._answers.interfaces)}; " if self._answers.interfaces else ""
-        self._hint("network_interface", "ib0", f"{interfaces}needed where node names give the wrong address")
-        self._hint("scratch", "$TMPDIR", f"a disk of the node; TmpFS={self._config.get('TmpFS', '?')}")
-        self._hint("setup", '["module load python"]', "lines before Python starts, modules for instance", raw=True)
-        self._hint("container", "[apptainer, exec, --nv, image.sif]", "words before Python", raw=True)
-        self._hint("extra_sbatch", '["--exclusive"]', "further #SBATCH lines", raw=True)
-
-    def _set_requeue(self) -> None:
-        grace, wait = self._partition.get("GraceTime", "0"), self._config.get("KillWait", "?")
-        self._set("signal_lead_seconds", 120, f"a save must fit in; KillWait={wait}, GraceTime={grace}")
-        # JobRequeue is only a default: the template's --requeue overrides it.
-        default = self._config.get("JobRequeue", "1")[:1]
-        mode = self._partition.get("PreemptMode", self._config.get("PreemptMode", "?"))
-        self._set("requeue", "scontrol", f"JobRequeue={default}, the template sets --requeue; PreemptMode={mode}")
-        storage = self._config.get("AccountingStorageType", "?")
-        self._set("has_sacct", self._answers.has_sacct, f"AccountingStorageType={storage}")
-
-    def _set_limits(self) -> None:
-        size = self._config.get("MaxArraySize", "?")
-        self._set("max_parallel", 256, f"elements at the same time; MaxArraySize={size} is kept to by itself")
-        comment = "sacctmgr: MaxSubmit" if self._max_submitted else "jobs you may have; default: Slurm's limit"
-        self._hint("max_submitted", self._max_submitted or "100", comment, raw=True)
-        self._hint("mail", "you@example.org", f"MailProg={self._config.get('MailProg', '?')}")
-
-    def _set_shapes(self) -> None:
+    def _shapes(self) -> dict[str, dict[str, int]]:
         """Draft the stages' resources: whole nodes for a training, else one rank with its share of a usual node."""
         node = self._node
-        limit = parse_minutes(self._partition.get("MaxTime", ""))
-        time = f"MaxTime={self._partition.get('MaxTime', '?')}"
         ranks = 1 if node.is_sliced else max(1, node.gpus)
         cpus = max(1, node.cpus // ranks) if node.gpus else min(4, node.cpus)
         whole = max(1, int(node.memory_gb * SHARE_OF_MEMORY))
         share = max(1, whole // ranks if node.gpus else whole * cpus // node.cpus)
-        self._lines.append(f"# {time}; the commonest node has {node.cpus} CPUs, {node.memory_gb} GB, {node.gpus} GPUs.")
         values = {"nodes": 1, "ranks_per_node": 1, "cpus_per_rank": cpus, "gpus_per_node": min(1, node.gpus)}
-        values |= {"memory_gb": share, "minutes": limit or DAY}
-        self._lines.append(f"resources: {flow_text(values)}")
+        values |= {"memory_gb": share, "minutes": parse_minutes(self._partition.get("MaxTime", "")) or DAY}
         numbers = [self._partition.get(key, "") for key in ("MaxNodes", "TotalNodes")]
         most_nodes = min((int(number) for number in numbers if number.isdecimal()), default=1)
         train = {"nodes": 2 if most_nodes > 1 else 1}
         if node.gpus:
             train |= {"ranks_per_node": ranks, "gpus_per_node": min(node.gpus, ranks), "memory_gb": whole}
-        self._lines += ["stages:", f"  train: {flow_text(train)}   # one expert is one job over so many nodes"]
-        if node.gpus:
-            self._lines += self._without_gpus()
-
-    def _without_gpus(self) -> list[str]:
-        """Return the entries of stages that compute nothing on a GPU."""
-        names = [name for name in all_resource_keys() if usable_gpus(name) is GpuUse.NONE]
-        entry = flow_text({"gpus_per_node": 0})
-        return [
-            *(f"  {name}: {entry}" for name in names),
-            f"  encode_captions: {entry}   # 1 where the encoder of captions is a network, as minilm is",
-            f"  encode: {entry}   # 1 where the encoder is a network, as efficientnet_lite0 is",
-        ]
-
-    def _set(self, key: str, value: object, comment: str = "") -> None:
-        self._lines.append(_commented(f"{key}: {flow_text(value)}", comment))
-
-    def _hint(self, key: str, value: str, comment: str, raw: bool = False) -> None:
-        self._lines.append(_commented(f"# {key}: {value if raw else flow_text(value)}", comment))
+        return {"resources": values, "train": train}
 
 
-def _commented(text: str, comment: str) -> str:
-    # Output of a client must not start a new line of the file.
-    comment = " ".join(comment.split())
-    return f"{text:<{COMMENT_COLUMN}}  # {comment}" if comment else text
-
-
-def _pairs(text: str) -> dict[str, str]:
-    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
-    return {key.strip(): value.strip() for key, _, value in pairs}
-
-
-def _words(line: str) -> dict[str, str]:
-    values = dict(word.split("=", 1) for word in line.split() if "=" in word)
-    return values if "PartitionName" in values else {}
+def _aligned(line: str) -> str:
+    """Return a line of the file with its comment, behind ' ## ' in the template, where comments begin."""
+    text, has_comment, comment = line.partition(" ## ")
+    return f"{text:<{COMMENT_COLUMN}}  # {comment}\n" if has_comment else f"{text}\n"
 
 
 def _nodes(text: str, partition: str) -> list[NodeKind]:

@@ -15,6 +15,7 @@ from hpcddm.errors.next_step import command
 from hpcddm.files import atomic
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.slurm.client import SlurmUnavailable, call_slurm, error_text, query_slurm, unavailable_reason
+from hpcddm.launch.slurm.slurm_cluster import parse_config
 from hpcddm.runs.group_permissions import current_user
 
 SCRIPT = "#!/bin/bash\ntrue\n"
@@ -50,9 +51,8 @@ def site_init(name: str | None, partition: str | None, output: Path | None) -> N
 
 def _query_all(partition: str | None) -> SlurmOutputs:
     config = query_slurm("scontrol", "show", "config")
-    cluster = next((line.split("=")[1].strip() for line in config.splitlines() if line.startswith("ClusterName")), "")
-    user = current_user()
-    associations = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={user}", f"cluster={cluster}")
+    own = (f"user={current_user()}", f"cluster={parse_config(config).get('ClusterName', '')}")
+    associations = ("sacctmgr", "-n", "-P", "show", "assoc", *own)
     return SlurmOutputs(
         config=config,
         partitions=query_slurm("scontrol", "--oneliner", "show", "partition"),

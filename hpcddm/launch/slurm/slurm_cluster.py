@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hpcddm.config.site import Resources, Site
+from hpcddm.jobs.job_end import parse_job
 from hpcddm.jobs.resource_requests import parse_minutes
 from hpcddm.launch.base import DEFAULT_MAX_ARRAY, Limits
 from hpcddm.launch.slurm.client import SlurmUnavailable, cluster_flag, query_slurm
@@ -41,8 +42,7 @@ class SlurmCluster:
     @cached_property
     def config(self) -> dict[str, str]:
         """Keys and values of `scontrol show config`."""
-        pairs = (line.partition("=")[::2] for line in query_slurm("scontrol", *self._on, "show", "config").splitlines())
-        return {key.strip(): value.strip() for key, value in pairs}
+        return parse_config(query_slurm("scontrol", *self._on, "show", "config"))
 
     @cached_property
     def partitions(self) -> dict[str, SlurmPartition]:
@@ -144,6 +144,12 @@ class SlurmCluster:
         return Limits(longest, max(limit - kept - len(mine), 0), reason)
 
 
+def parse_config(text: str) -> dict[str, str]:
+    """Parse the keys and values of `scontrol show config`."""
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
 def submit_limit(text: str, site: Site) -> int | None:
     """Return the limit on queued jobs of the user's association with the site's account; None for no limit.
 
@@ -163,7 +169,7 @@ def submit_limit(text: str, site: Site) -> int | None:
 
 
 def _partition(line: str) -> SlurmPartition:
-    values = dict(word.partition("=")[::2] for word in line.split())
+    values = parse_job(line)
     most, total = (_number(values.get(key), UNLIMITED) for key in ("MaxNodes", "TotalNodes"))
     longest = parse_minutes(values.get("MaxTime", "")) or UNLIMITED
     return SlurmPartition(values["PartitionName"], values.get("Default") == "YES", longest, min(most, total), total)
