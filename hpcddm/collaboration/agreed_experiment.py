@@ -3,7 +3,6 @@
 from collections.abc import Collection
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 from hpcddm.collaboration import contract_settings
 from hpcddm.collaboration.contract_files import check_files
@@ -41,15 +40,7 @@ def load_agreed(contract: Contract, folder: Path, overrides: Collection[str]) ->
         fitted_by |= {"table": {"file": str(folder / PARTITION)}}
     own = {"name": "agreed", "partition": str(folder / PARTITION), "content_hash": partition.sha256}
     values["cluster"]["clustering"] = own | {"fitted_by": fitted_by}
-    agreed = deepcopy(values)
-    places = [one for one in overrides if contract_settings.value_at(agreed, one.partition("=")[0]) is None]
     origins = apply_overrides(values, overrides, Origins(str(folder / FILE)))
-
-    def with_places() -> dict[str, Any]:
-        apply_overrides(agreed, places, Origins(str(folder / FILE)))
-        return agreed
-
-    origins = origins.before_changes(with_places)
     try:
         experiment = validate_experiment(values, origins)
     except ConfigError as error:

@@ -56,7 +56,7 @@ def shared_settings(experiment: Experiment, scale: dict[str, list[float]] | None
     values = experiment.model_dump(mode="json")
     for key in OWN_KEYS:
         place, _, last = key.rpartition(".")
-        section = value_at(values, place) if place else values
+        section = paths.value_at(values, place) if place else values
         if section:
             section[last] = [] if key == EXTRACTORS else None
     values["experts"]["probe"] = (experiment.experts.probe or ProbeRule()).model_dump()
@@ -100,7 +100,7 @@ def check_settings(contract: Contract) -> None:
     if path is not None:
         raise UserError(f"contract.json: {printable(path)} names a file; refused, a contract names none")
     num_experts = sum(isinstance(expert_of(key), int) for key in contract.experts)
-    if value_at(contract.experiment, "cluster.experts") != num_experts:
+    if paths.value_at(contract.experiment, "cluster.experts") != num_experts:
         raise UserError(f"contract.json: cluster.experts: is not {num_experts}, the experts that it lists; refused")
 
 
@@ -134,7 +134,7 @@ def changed_settings(contract: Contract, experiment: Experiment) -> dict[str, tu
     values["cluster"]["clustering"] = own["cluster"]["clustering"]
     # What a contract does not name are places of files, which do not enter fingerprints: they are those of this site.
     for place, holder, key in list(_paths(own)):
-        there = value_at(values, place.rpartition(".")[0])
+        there = paths.value_at(values, place.rpartition(".")[0])
         if isinstance(there, dict):
             there.setdefault(key, holder[key])
     agreed = Experiment.model_validate(values)
@@ -153,7 +153,9 @@ def with_agreed_probe(experiment: Experiment, contract: Contract | None) -> Expe
     """
     if contract is None:
         return experiment
-    agreed = validate(ProbeRule, value_at(contract.experiment, "experts.probe") or {}, "contract.json: experts.probe")
+    agreed = validate(
+        ProbeRule, paths.value_at(contract.experiment, "experts.probe") or {}, "contract.json: experts.probe"
+    )
     if experiment.experts.probe not in (None, agreed):
         here = flatten(experiment.experts.probe.model_dump()), flatten(agreed.model_dump())
         raise ConfigError(f"experts.probe: {here[0]}, but the contract says {here[1]}; leave it out")
@@ -208,13 +210,3 @@ def _number(value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         return 0.0
-
-
-def value_at(values: Any, place: str) -> Any:
-    """Return the setting at a dotted key; None where there is none."""
-    for part in place.split("."):
-        if isinstance(values, list):
-            values = dict(enumerate(values)).get(int(part)) if part.isdecimal() else None
-        else:
-            values = values.get(part) if isinstance(values, dict) else None
-    return values

@@ -1,4 +1,4 @@
-"""Finds and changes the paths among settings: every field of the type `PathSetting`."""
+"""Finds and changes the paths among settings, every field of the type `PathSetting`, and finds values by their keys."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,3 +51,13 @@ def map_paths(settings: M, change: Callable[[str], str]) -> M:
 def make_absolute(settings: M, root: Path) -> M:
     """Return the settings with all paths, which are relative to `root`, made absolute."""
     return map_paths(settings, lambda path: str((root / path).resolve()))
+
+
+def value_at(values: Any, place: str) -> Any:
+    """Return the value at a dotted key of nested mappings and lists; None where there is none."""
+    for part in place.split("."):
+        if isinstance(values, list):
+            values = dict(enumerate(values)).get(int(part)) if part.isdecimal() else None
+        else:
+            values = values.get(part) if isinstance(values, dict) else None
+    return values

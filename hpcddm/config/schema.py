@@ -156,13 +156,12 @@ def validate(schema: type[M], values: Any, origins: str | Origins, parse: Callab
         ConfigError: With one line for each mistake that names the place, the key and the valid values.
     """
     origins = origins if isinstance(origins, Origins) else Origins(origins)
-    parse = parse or schema.model_validate
     if not isinstance(values, dict):
         raise ConfigError(f"{origins.file}: needs a mapping of keys, found {type(values).__name__}")
     try:
-        return parse(values)
+        return (parse or schema.model_validate)(values)
     except ValidationError as error:
-        raise ConfigError(*format_errors(error, schema, values, origins, parse)) from None
+        raise ConfigError(*format_errors(error, schema, values, origins)) from None
 
 
 def settings_to_hash(settings: StrictModel) -> dict[str, Any]:

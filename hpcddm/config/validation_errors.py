@@ -1,6 +1,6 @@
 """Mistakes in settings, each as one line that names where it was written, the key and what would do."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, get_args
@@ -33,8 +33,6 @@ class Origins:
     """Line of every key and every item of a list in the file."""
     changes: dict[Location, str] = field(default_factory=dict)
     """Text that names who changed a value, such as an override of the command line, by the value's location."""
-    unchanged: Callable[[], Any] | None = None
-    """Returns the values without the changes: their mistakes are the file's own. None where these are not at hand."""
 
     def with_change(self, key: str, text: str) -> "Origins":
         """Return the origins after a change of a dotted key that `text` names."""
@@ -42,10 +40,6 @@ class Origins:
         below = {place for place in self.changes if place[: len(location)] == location}
         kept = {place: change for place, change in self.changes.items() if place not in below}
         return replace(self, changes=kept | {location: text})
-
-    def before_changes(self, unchanged: Callable[[], Any]) -> "Origins":
-        """Return the origins with what makes the values that no change has touched."""
-        return replace(self, unchanged=unchanged)
 
     def below(self, key: str) -> "Origins":
         """Return the origins of the values at a key of the file."""
@@ -56,31 +50,20 @@ class Origins:
         number = _nearest(self.lines, location)
         return self.file if number is None else f"{self.file}:{number}"
 
-    def describe_cause(self, error: "_SettingError", is_own: bool) -> str:
-        """Return who is to blame for a mistake: the change that wrote it or caused it, with the line, else the line.
-
-        is_own: True for a mistake that the file has without the changes, too.
-        """
+    def describe_cause(self, error: "_SettingError") -> str:
+        """Return where a mistake was written: by the change of its value, else in the file with the related changes."""
         # A variant's name that is not known is a mistake of the mapping that holds it.
         of_name = self.changes.get((*error.location, "name")) if error.type == "value" else None
         change = of_name or _nearest(self.changes, error.location)
         if change is not None:
             return change
-        if is_own:
-            return self.line(error.location)
-        # What the file lacks was written by the changes to keys below it.
-        makers = [text for place, text in self.changes.items() if place[: len(error.location)] == error.location]
-        if error.type == "extra_forbidden" and error.location not in self.lines and makers:
-            return ", ".join(makers)
-        if error.model is not None:
-            related = [text for place, text in self.changes.items() if place[: len(error.model)] == error.model]
-        else:
-            names = {(*error.location[:length], "name") for length in range(len(error.location))}
-            related = [text for place, text in self.changes.items() if place in names]
-        if not related:
-            return self.line(error.location)
+        below = error.location if error.model is None else error.model
+        names = {(*error.location[:length], "name") for length in range(len(error.location))}
+        related = [text for place, text in self.changes.items() if place[: len(below)] == below or place in names]
         changes = ", ".join(dict.fromkeys(related))
-        return f"{changes} (with {self.line(error.location)})" if error.location in self.lines else changes
+        if not changes or error.location not in self.lines:
+            return changes or self.line(error.location)
+        return f"{self.line(error.location)} (with {changes})"
 
 
 def _nearest(places: dict[Location, Any], location: Location) -> Any:
@@ -112,37 +95,23 @@ class _SettingError:
         return ".".join(map(str, self.location))
 
 
-def format_errors(
-    error: ValidationError, schema: type[Any], values: Any, origins: Origins, parse: Callable[[Any], Any]
-) -> list[str]:
+def format_errors(error: ValidationError, schema: type[Any], values: Any, origins: Origins) -> list[str]:
     """Format all errors of a validation, one line each, with the valid keys where a key is unknown.
 
     A key that is missing because it is misspelt has one line; keys that one mapping lacks have one line, too.
     """
-    mistakes, own = list(_setting_errors(error, schema, values)), _own(schema, origins, parse)
+    mistakes = list(_setting_errors(error, schema, values))
     misspelt = {(*mistake.location[:-1], near) for mistake in mistakes for near in _near(mistake)}
     mistakes = [mistake for mistake in mistakes if mistake.type != "missing" or mistake.location not in misspelt]
     mistakes.sort(key=lambda mistake: _ORDER.get(mistake.type, 2))
     keys: dict[str, list[str]] = {}
     for mistake, text in _texts(mistakes):
-        keys.setdefault(f"{origins.describe_cause(mistake, mistake in own)}: {text}", []).append(mistake.key)
+        keys.setdefault(f"{origins.describe_cause(mistake)}: {text}", []).append(mistake.key)
     lines = list(keys)
     if len(lines) > MAX_LINES:
         rest = list(dict.fromkeys(key for line in lines[MAX_LINES:] for key in keys[line]))
         lines[MAX_LINES:] = [f"{origins.file}: and {len(rest)} more: {', '.join(rest)}"]
     return lines
-
-
-def _own(schema: type[Any], origins: Origins, parse: Callable[[Any], Any]) -> list[_SettingError]:
-    """List the mistakes of a file without what was changed since."""
-    if origins.unchanged is None or not origins.changes:
-        return []
-    values = origins.unchanged()
-    try:
-        parse(values)
-    except ValidationError as error:
-        return list(_setting_errors(error, schema, values))
-    return []
 
 
 def _texts(mistakes: list[_SettingError]) -> Iterator[tuple[_SettingError, str]]:

@@ -8,12 +8,10 @@ from typing import Annotated, Literal
 from pydantic import StringConstraints
 
 from hpcddm.errors import UserError, require
-from hpcddm.exchange import signing, ssh_keys
+from hpcddm.exchange import signed_folder, signing, ssh_keys
 from hpcddm.exchange.signed_folder import NAME
 from hpcddm.exchange.ssh_keys import PublicKey
-from hpcddm.exchange.ssh_wire import Malformed
 from hpcddm.files import atomic, checked_reads
-from hpcddm.files.checked_reads import Unreadable
 
 FILE, SIGNATURE = "site.json", "site.json.sig"
 SiteName = Annotated[str, StringConstraints(pattern=rf"^{NAME.pattern}$")]
@@ -75,17 +73,7 @@ def read_identity(folder: Path) -> tuple[str, PublicKey]:
     Raises:
         UserError: A file is missing, malformed, or signed by another key than it names.
     """
-    path = folder / FILE
-    try:
-        content = checked_reads.read_bytes(path, checked_reads.RECORD_BYTES, root=folder)
-        signature = checked_reads.read_bytes(folder / SIGNATURE, checked_reads.RECORD_BYTES, root=folder)
-        identity = checked_reads.parse_json(content, SiteIdentity)
-        key = ssh_keys.parse_text(identity.key)
-        if signing.verify(content, signature, signing.SITE) != key:
-            raise Malformed("signed by another key than it names")
-    except FileNotFoundError as error:
-        missing = folder / Path(str(error.filename)).name if folder.is_dir() else folder
-        raise UserError(f"{missing} is missing; ask the site for the folder of 'hpcddm site key'") from None
-    except (Unreadable, Malformed, ValueError) as error:
-        raise UserError(f"{path}: {getattr(error, 'reason', error)}; ask the site to send it again") from None
-    return identity.site, key
+    identity, signer = signed_folder.read_document(folder, FILE, SiteIdentity, signing.SITE, checked_reads.RECORD_BYTES)
+    if identity.key != signer.text:
+        raise UserError(f"{folder / FILE}: signed by another key than it names; refused, ask the sender for another")
+    return identity.site, signer

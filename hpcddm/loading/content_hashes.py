@@ -70,7 +70,7 @@ def with_content_hashes(
     experiment = Experiment.model_validate(values)
     if "run" not in values["cluster"]["clustering"]:
         return experiment
-    return fill_in_partition(experiment, run, _value_at(stored, "cluster.clustering.run"), redo)
+    return fill_in_partition(experiment, run, paths.value_at(stored, "cluster.clustering.run"), redo)
 
 
 def _fill_in_weights(
@@ -85,7 +85,7 @@ def _fill_in_weights(
     for place, variant in variants_of(experiment):
         if not isinstance(variant, SettingsWithWeights):
             continue
-        holder, own = _value_at(values, place)["weights"], variant.weights
+        holder, own = paths.value_at(values, place)["weights"], variant.weights
         before = _stored_weights(stored, place, variant, run)
         known_hash = own.content_hash or before.get("content_hash")
         try:
@@ -110,7 +110,7 @@ def _stored_weights(stored: dict[str, Any], place: str, variant: SettingsWithWei
     own, is_listed = variant.weights, place.startswith(EXTRACTORS)
     wanted = own.folder and relative_to_run(Path(own.folder), run), own.hub, own.revision
     others = variant.model_dump(mode="json", exclude={"weights"})
-    found = _value_at(stored, EXTRACTORS.rstrip(".")) or [] if is_listed else [_value_at(stored, place) or {}]
+    found = paths.value_at(stored, EXTRACTORS.rstrip(".")) or [] if is_listed else [paths.value_at(stored, place) or {}]
     for one in found:
         weights_before = one.get("weights") or {}
         is_same = tuple(weights_before.get(key) for key in ("folder", "hub", "revision")) == wanted
@@ -124,16 +124,6 @@ def _in_contract(values: dict[str, Any]) -> frozenset[int]:
     clustering = values["cluster"]["clustering"]
     made_by = clustering["fitted_by"] if "partition" in clustering else {}
     return frozenset(id(holder) for holder, _ in paths.find_paths(made_by, ClusteringSettings))
-
-
-def _value_at(values: Any, place: str) -> Any:
-    """Return the value at a dotted key of nested mappings and lists; None where there is none."""
-    for part in place.split("."):
-        if isinstance(values, list):
-            values = values[int(part)] if int(part) < len(values) else None
-        else:
-            values = values.get(part) if isinstance(values, dict) else None
-    return values
 
 
 def with_tar_counts(experiment: Experiment) -> Experiment:

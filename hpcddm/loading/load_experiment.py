@@ -52,13 +52,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], Origins]:
     """Read the values of an experiment's file, with absolute paths and without defaults."""
     values, origins = read_yaml(path)
     resolve_paths(values, path.resolve().parent)
-
-    def filled() -> dict[str, Any]:
-        alone, _ = read_file(path)
-        experiment_defaults.fill_in(alone, path.stem)
-        return alone
-
-    return values, origins.before_changes(filled)
+    return values, origins
 
 
 def resolve_paths(values: dict[str, Any], start: Path) -> None:

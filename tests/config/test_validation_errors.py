@@ -73,13 +73,13 @@ BLAMED = {
     "experts.training.imges=3": ": experts.training.imges: unknown key",
     "experts.extra=[{name: hats}]": ": experts.extra.0: these keys are needed: list, images, batch",
     "experts.model.name=x": ": experts.model: unknown name 'x'",
-    "router.model.name=uniform_router": " (with tiny.yaml:DEPTH): router.model.depth: unknown key",
-    "cluster.experts=16": " (with tiny.yaml:CLUSTERING): cluster.clustering: fine 8 is less than experts 16",
-    "data.image_size=4": " (with tiny.yaml:EXTRACTOR): evaluators.extractor.model: small_cnn needs images of at",
+    "router.model.name=uniform_router": "tiny.yaml:DEPTH (with OVERRIDE): router.model.depth: unknown key",
+    "cluster.experts=16": "tiny.yaml:CLUSTERING (with OVERRIDE): cluster.clustering: fine 8 is less than experts 16",
+    "data.image_size=4": "tiny.yaml:EXTRACTOR (with OVERRIDE): evaluators.extractor.model: small_cnn needs images of",
     "seed=1; seed=-1": ": seed: input",
     "experts.training.batch=x; experts.training={images: 0}": ": experts.training.images: input should be greater",
 }
-"""Overrides, and what follows the last of them: the place in the file beside it, and its mistake."""
+"""Overrides, and what follows the last of them; or the place in the file, where values of both do not go together."""
 
 
 @pytest.mark.parametrize("overrides, message", BLAMED.items())
@@ -93,7 +93,8 @@ def test_an_override_is_blamed_for_its_mistake_and_the_file_for_its_own(tmp_path
     lines = mistakes(load_experiment, "tiny.yaml", tuple(given))
     for name, number in {"CLUSTERING": clustering, "DEPTH": depth, "EXTRACTOR": extractor}.items():
         message = message.replace(name, str(number))
-    assert any(line.startswith(f"'{given[-1]}'{message}") for line in lines), lines
+    blamed = message.replace("OVERRIDE", f"'{given[-1]}'") if "OVERRIDE" in message else f"'{given[-1]}'{message}"
+    assert any(line.startswith(blamed) for line in lines), lines
 
 
 def test_a_mistake_of_the_file_is_not_blamed_on_an_override_beside_it(tmp_path, monkeypatch):
@@ -104,12 +105,13 @@ def test_a_mistake_of_the_file_is_not_blamed_on_an_override_beside_it(tmp_path, 
     assert line.startswith(f"tiny.yaml:{number}: experts.training.images: input should be a valid integer")
 
 
-def test_a_combination_of_the_file_is_not_blamed_on_an_override_beside_it(tmp_path, monkeypatch):
+def test_a_combination_of_the_file_has_its_line_first_and_then_the_overrides_beside_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = write_experiment(tmp_path, cluster__experts=16)
     number = next(n for n, line in enumerate(path.read_text().splitlines(), 1) if line == "  clustering:")
     lines = mistakes(load_experiment, "tiny.yaml", ("seed=1", "evaluate.images=25"))
-    assert f"tiny.yaml:{number}: cluster.clustering: fine 8 is less than experts 16" in lines
+    beside = "(with 'seed=1', 'evaluate.images=25')"
+    assert f"tiny.yaml:{number} {beside}: cluster.clustering: fine 8 is less than experts 16" in lines
     assert "'evaluate.images=25': evaluate.images: 25 cannot be balanced over 4 classes; take 24 or 32" in lines
 
 
