@@ -3,7 +3,6 @@
 import time
 from collections import defaultdict
 from collections.abc import Iterable
-from pathlib import Path
 
 import click
 
@@ -13,7 +12,6 @@ from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError, SchedulerUnreachable, UserError
 from hpcddm.errors.next_step import NextStep, step
 from hpcddm.errors.printing import echo
-from hpcddm.files import guarded_writes
 from hpcddm.launch import continuation
 from hpcddm.launch.base import Job, Launcher, create_launcher, site_from_journal
 from hpcddm.launch.cancel_jobs import is_of_other_user, owner_note
@@ -24,13 +22,11 @@ from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import group_permissions
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal, Submission, select_current
-from hpcddm.runs.lease import lease
+from hpcddm.runs.lease import PATIENCE_SECONDS, lease
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import is_sweep, stored_experiment
 from hpcddm.runs.unit_keys import CONTINUATION
 
-PATIENCE_SECONDS = 60
-"""Seconds that it waits for a submit that is at work."""
 POLL_SECONDS = 3
 """Seconds between two queries about jobs that are leaving."""
 
@@ -39,7 +35,7 @@ POLL_SECONDS = 3
 @RUN
 @click.argument("units", nargs=-1, metavar="[STAGE[/UNIT]]...")
 @click.option("--now", is_flag=True, help="Do not wait until running units have saved.")
-def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
+def cancel(run: RunDir, units: tuple[str, ...], now: bool) -> None:
     """Cancel the jobs of RUN, of some of its units, or of whole stages.
 
     Trainings save before they exit. The command waits for them as long as the site's signal_lead_seconds; a second
@@ -49,27 +45,26 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
     Example: hpcddm cancel runs/fashion_mnist train/expert-02
     Next:    hpcddm retry runs/fashion_mnist   submits them again
     """
-    run, prefix, reads = _named(RunDir(root))
-    keys = matching_units(root, units, [name.removeprefix(prefix) for name in reads])
+    home, prefix, reads = _named(run)
+    keys = matching_units(run.root, units, [name.removeprefix(prefix) for name in reads])
     units = tuple(f"{prefix}{key}" for key in keys)
-    journal = Journal(run.journal)
+    journal = Journal(home.journal)
     queued = [submission for submission in journal.submissions() if submission.scheduler != "local"]
     if not queued:
         reason = "this run works without a queue: Ctrl-C where it was started ends it, and so does a file"
-        echo(step("touch", RunDir(root).stop, reason=reason))
+        echo(step("touch", run.stop, reason=reason))
         return
-    group_permissions.apply_group_umask(run.root)
-    guarded_writes.guard(run.root)
-    with lease(run.lock, "hpcddm cancel", PATIENCE_SECONDS):
+    group_permissions.prepare_writes(home.root)
+    with lease(home.lock, "hpcddm cancel", PATIENCE_SECONDS):
         is_whole = not units and not prefix
         if is_whole:
             reads |= {CONTINUATION: []}
         queued = [submission for submission in journal.submissions() if submission.scheduler != "local"]
-        launcher = create_launcher(_site(queued[-1], run), run)
+        launcher = create_launcher(_site(queued[-1], home), home)
         jobs = launcher.states(queued)
         if jobs is None:
-            raise SchedulerUnreachable(f"{root}: the scheduler does not answer; nothing was cancelled")
-        withdrawn = _withdraw(run, None if is_whole else units or tuple(reads))
+            raise SchedulerUnreachable(f"{run.root}: the scheduler does not answer; nothing was cancelled")
+        withdrawn = _withdraw(home, None if is_whole else units or tuple(reads))
         # Jobs that wait for a job start when it ends; so cancel the last ones first.
         chosen = {key: jobs[key] for key in reversed(reads) if key in jobs and key in (units or reads)}
         if not chosen:
@@ -87,7 +82,7 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
     waiting = [key for key in reads if key in jobs and key not in chosen and set(reads[key]) & chosen.keys()]
     if waiting:
         echo(f"{', '.join(waiting)} will find it missing and stop; cancel that, too, or retry both later")
-    echo(NextStep(retry_commands(RunDir(root)), "cancelled units can be submitted again"))
+    echo(NextStep(retry_commands(run), "cancelled units can be submitted again"))
 
 
 def _cancel(

@@ -19,18 +19,15 @@ from hpcddm.pipeline.state import SETTLED, State
 from hpcddm.pipeline.unit_graph import STAGE_NAMES, plan_units
 from hpcddm.pipeline.unit_states import UnitStatus, survey_units
 from hpcddm.runs import group_permissions, links, manifest, training_states
-from hpcddm.runs.lease import lease
+from hpcddm.runs.lease import PATIENCE_SECONDS, lease
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
-
-PATIENCE_SECONDS = 10
-"""Seconds that it waits for a submit that is at work."""
 
 
 @click.command()
 @RUN
 @click.option("--yes", is_flag=True, help="Remove without asking; without it and without a terminal it only shows.")
-def clean(root: Path, yes: bool) -> int:
+def clean(run: RunDir, yes: bool) -> int:
     """Remove files that RUN no longer needs, after printing their kinds and sizes.
 
     \b
@@ -40,17 +37,15 @@ def clean(root: Path, yes: bool) -> int:
     Example: hpcddm clean runs/fashion_mnist
     Next:    hpcddm status runs/fashion_mnist
     """
-    run = RunDir(root)
     stored_experiment(run)
-    group_permissions.apply_group_umask(run.root)
-    guarded_writes.guard(run.root)
+    group_permissions.prepare_writes(run.root)
     with lease(run.lock, "hpcddm clean", PATIENCE_SECONDS):
         shown = find_removable(run)
     for unit in plan_units(stored_experiment(run)):
         if fault := links.link_at(run, unit.key):
             echo(f"left alone: {unit.key}: {fault}")
     if not shown:
-        echo(f"{root}: nothing to remove")
+        echo(f"{run.root}: nothing to remove")
         return 0
     for kind, paths in shown.items():
         size, count = _size(paths)

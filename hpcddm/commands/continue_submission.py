@@ -18,17 +18,17 @@ from hpcddm.runs.stored_experiment import is_sweep, stored_experiment, with_abso
 @click.command("continue-submission", hidden=True)
 @RUN
 @TRUST
-def continue_submission(root: Path, trust_run: bool) -> int:
+def continue_submission(run: RunDir, trust_run: bool) -> int:
     """Submit the units that did not fit in the queue; the last job of such a submission runs this."""
     try:
-        return _continue(root, trust_run)
+        return _continue(run, trust_run)
     except HeldElsewhere as held:
         echo(f"error: {held}", err=True)
         return exit_codes.HELD_OR_ABANDONED
 
 
-def _continue(root: Path, trust_run: bool) -> int:
-    home = RunDir(root.resolve())
+def _continue(run: RunDir, trust_run: bool) -> int:
+    home = RunDir(run.root.resolve())
     rest = continuation.read_remaining(home)
     if rest is None:
         echo("nothing is left to submit: the units were cancelled, or already submitted")

@@ -4,7 +4,6 @@ import json
 import time
 from collections import defaultdict
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import click
 from rich.table import Table
@@ -28,7 +27,7 @@ from hpcddm.runs.stored_experiment import is_sweep, stored_experiment
 @RUN
 @click.option("--records", "records_only", is_flag=True, help="From the run's own records, even where sacct answers.")
 @JSON
-def cost(root: Path, records_only: bool, as_json: bool) -> None:
+def cost(run: RunDir, records_only: bool, as_json: bool) -> None:
     """Count the GPU-hours and CPU-hours of RUN.
 
     They are listed per unit and attempt, with the wasted share. The numbers come from sacct, including every execution
@@ -38,14 +37,13 @@ def cost(root: Path, records_only: bool, as_json: bool) -> None:
     Example: hpcddm cost runs/fashion_mnist
     Next:    hpcddm clean runs/fashion_mnist   removes files that the run no longer needs
     """
-    run = RunDir(root)
     if not is_sweep(run):
         stored_experiment(run)
     from_sacct, why_not = ([], "--records") if records_only else _query_sacct(run)
     spent = list_job_costs(run, from_sacct)
     if is_sweep(run):
         # Shared units are charged to the setting that submitted them, so the sum counts them once.
-        settings = [RunDir(path.parent) for path in sorted(root.glob(f"*/{run.experiment.name}"))]
+        settings = [RunDir(path.parent) for path in sorted(run.root.glob(f"*/{run.experiment.name}"))]
         spent += [
             replace(job_cost, unit=sweep_run.root.name)
             for sweep_run in settings
@@ -55,7 +53,7 @@ def cost(root: Path, records_only: bool, as_json: bool) -> None:
     if as_json:
         rows = [asdict(cost) | {"cpu_hours": cost.cpu_hours, "gpu_hours": cost.gpu_hours} for cost in spent]
         totals = _totals(spent) | {"is_estimate": any(cost.is_estimate for cost in spent)}
-        content = {"run": str(root), "source": source, "total": totals, "attempts": rows}
+        content = {"run": str(run.root), "source": source, "total": totals, "attempts": rows}
         print(json.dumps(content, indent=1, allow_nan=False))
         return
     if spent:

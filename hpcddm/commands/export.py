@@ -41,14 +41,13 @@ DDIM_PREDICTIONS = {"epsilon": "epsilon", "x0": "sample", "v": "v_prediction"}
 @RUN
 @UNIT
 @click.option("--output", type=PATH, required=True, help="A new folder.")
-def export(root: Path, unit: str, output: Path) -> None:
+def export(run: RunDir, unit: str, output: Path) -> None:
     """Write a denoiser of RUN as a folder that stock diffusers loads.
 
     \b
     Example: hpcddm export runs/fashion_mnist train/expert-02 --output expert-02   (or distill/student)
     Next:    README.txt in that folder has the lines that load it
     """
-    run = RunDir(root)
     experiment = stored_experiment(run)
     valid = [*train_keys(experiment), *student_keys(experiment)]
     if unit not in valid:

@@ -32,18 +32,17 @@ from hpcddm.runs.stored_experiment import stored_experiment
     help="Print new lines, over all attempts, until the unit has ended.",
 )
 @click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True)
-def logs(root: Path, unit: str, attempt: int | None, rank: int, every: bool, following: bool) -> None:
+def logs(run: RunDir, unit: str, attempt: int | None, rank: int, every: bool, following: bool) -> None:
     """Print the log of a unit of RUN.
 
     \b
     Example: hpcddm logs runs/fashion_mnist train/expert-02 --follow
     Next:    after fixing a failure: hpcddm retry runs/fashion_mnist
     """
-    run = RunDir(root)
     if attempt is not None and (every or following):
         raise ConfigError("--attempt names one attempt, --all and --follow mean several; take one of them")
     if "/" not in unit:
-        unit = matching_unit(root, unit, [planned.key for planned in plan_units(stored_experiment(run))])
+        unit = matching_unit(run.root, unit, [planned.key for planned in plan_units(stored_experiment(run))])
     tried = {record.number: record for record in read_records(run.logs(unit))}
     submissions = [submission for submission in submissions_of(run) if unit in submission.units]
     newest = submissions[-1] if submissions else None
@@ -59,9 +58,9 @@ def logs(root: Path, unit: str, attempt: int | None, rank: int, every: bool, fol
     )
     if not tried and not kept:
         with_logs = sorted(
-            str(place.relative_to(root / "logs").parent) for place in (root / "logs").glob("*/*/attempt-1")
+            str(place.relative_to(run.root / "logs").parent) for place in (run.root / "logs").glob("*/*/attempt-1")
         )
-        raise ConfigError(f"{root}: no attempt at '{unit}'; there are logs of: {', '.join(with_logs) or 'nothing'}")
+        raise ConfigError(f"{run.root}: no attempt at '{unit}'; there are logs of: {', '.join(with_logs) or 'nothing'}")
     if tried and every:
         for record in tried.values():
             _show_attempt(run, record, rank)

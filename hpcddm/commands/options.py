@@ -4,8 +4,10 @@ from pathlib import Path
 
 import click
 
+from hpcddm.runs.run_dir import RunDir
+
 PATH = click.Path(path_type=Path)
-RUN = click.argument("root", type=PATH, metavar="RUN")
+RUN = click.argument("run", type=lambda name: RunDir(Path(name)), metavar="RUN")
 UNIT = click.argument("unit", metavar="STAGE/UNIT")
 EXPERIMENT = click.argument("name", default="quickstart", metavar="[EXPERIMENT]")
 OVERRIDES = click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")

@@ -1,6 +1,5 @@
 """The verb retry: resubmits units that were submitted before, are not complete and are not in a queue."""
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -36,7 +35,7 @@ from hpcddm.runs.unit_keys import CATALOG
 @click.option("--site", "site_name", help="A site's name or YAML file. Default: the site as you last used it here.")
 @TRUST
 def retry(
-    root: Path,
+    run: RunDir,
     units: tuple[str, ...],
     resources: tuple[str, ...],
     site_name: str | None,
@@ -51,9 +50,8 @@ def retry(
     Example: hpcddm retry runs/fashion_mnist train/expert-02 --resource memory_gb=16
     Next:    hpcddm status runs/fashion_mnist
     """
-    run = RunDir(root)
     experiment = with_absolute_paths(stored_experiment(run), run)
-    named = matching_units(root, units, [unit.key for unit in plan_units(experiment)])
+    named = matching_units(run.root, units, [unit.key for unit in plan_units(experiment)])
     site, parts = (
         (load_site(site_name), None) if site_name else trusted_site_and_template(_last_site(run), run, trust_run)
     )
@@ -74,7 +72,7 @@ def retry(
     if not failed:
         require_no_refusal(decision)
         reason = "nothing to retry: all submitted units are complete or in the queue"
-        echo(step("hpcddm", "status", root, reason=reason))
+        echo(step("hpcddm", "status", run.root, reason=reason))
         return 0
     site = _changed(site, resources, failed)
     echo(f"again: {', '.join(failed)}")

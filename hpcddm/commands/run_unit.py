@@ -1,7 +1,6 @@
 """The verb run-unit: runs one unit on this machine."""
 
 import time
-from pathlib import Path
 
 import click
 
@@ -11,7 +10,6 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import step
-from hpcddm.files import guarded_writes
 from hpcddm.jobs.activity import read_activity
 from hpcddm.launch.array_items import make_array_spec, make_items, submit_unit
 from hpcddm.launch.checks.other_schedulers import check_other_schedulers
@@ -30,19 +28,17 @@ from hpcddm.runs.stored_experiment import stored_experiment
 @RUN
 @click.argument("key", metavar="STAGE/UNIT")
 @click.option("--ranks", type=click.IntRange(min=1), default=1, show_default=True, help="Processes of the unit.")
-def run_unit(root: Path, key: str, ranks: int) -> int:
+def run_unit(run: RunDir, key: str, ranks: int) -> int:
     """Run one unit of RUN here, without any scheduler.
 
     \b
     Example: hpcddm run-unit runs/quickstart train/expert-02 --ranks 2
     Next:    hpcddm logs runs/quickstart train/expert-02
     """
-    run = RunDir(root)
-    group_permissions.apply_group_umask(root)
-    guarded_writes.guard(run.root)
+    group_permissions.prepare_writes(run.root)
     experiment = stored_experiment(run)
     units = {unit.key: unit for unit in plan_units(experiment)}
-    key = matching_unit(root, key, list(units))
+    key = matching_unit(run.root, key, list(units))
     _check_ranks(experiment, key, ranks)
     site = Site(name="here", scheduler="local", resources=Resources(ranks_per_node=ranks))
     check_state(units[key], run)
@@ -62,7 +58,7 @@ def run_unit(root: Path, key: str, ranks: int) -> int:
         return 0
     last = read_activity(run, key)
     reason = f": {last.reason}" if last.reason else ""
-    raise UserError(str(step("hpcddm", "logs", root, key, reason=f"{key} {last.outcome or 'died'}{reason}")))
+    raise UserError(str(step("hpcddm", "logs", run.root, key, reason=f"{key} {last.outcome or 'died'}{reason}")))
 
 
 def _check_ranks(experiment: Experiment, key: str, ranks: int) -> None:

@@ -58,7 +58,7 @@ KEPT_WEIGHTS = {"sigma_rel": "--sigma-rel", "snapshot": "--snapshot"}
 @click.option("--sigma-rel", type=float, help="Use the average with this relative length, one of power_ema.")
 @click.option("--output", type=PATH, default=Path("grid.png"), show_default=True)
 def sample(
-    root: Path,
+    run: RunDir,
     output: Path,
     strategy: str,
     name: str | None,
@@ -73,7 +73,6 @@ def sample(
     Example: hpcddm sample runs/fashion_mnist --strategy top-2 --class "Ankle boot" --steps 25 --output boots.png
     Next:    compare with one model alone: --strategy monolith
     """
-    run = RunDir(root)
     experiment = with_absolute_paths(stored_experiment(run), run)
     units, names = units_of_strategy(experiment, strategy, "--strategy"), stored_class_names(experiment, run)
     _check_request(experiment, name, prompts, is_oracle=EXPERT_LISTS in units)

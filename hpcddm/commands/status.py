@@ -3,7 +3,6 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -45,7 +44,7 @@ STYLES = {
     is_flag=True,
     help="0 complete, 3 needs the user, 4 no answer from the scheduler, 5 under way.",
 )
-def status(root: Path, as_json: bool, has_code: bool) -> int:
+def status(run: RunDir, as_json: bool, has_code: bool) -> int:
     """Show the state of every unit of RUN, and the next command.
 
     A manifest counts first, then the queue, then the unit's own files, so it also works without a scheduler.
@@ -54,7 +53,6 @@ def status(root: Path, as_json: bool, has_code: bool) -> int:
     Example: hpcddm status runs/fashion_mnist
     Next:    the last line names the command
     """
-    run = RunDir(root)
     overview = scan_run(run, QueueAnswer.query(run))
     if as_json:
         print(json.dumps(overview.as_json(), indent=1, allow_nan=False))

@@ -54,13 +54,10 @@ from hpcddm.pipeline.state import QUEUED, State
 from hpcddm.pipeline.unit_graph import STAGE_NAMES
 from hpcddm.runs.contracts import require_vouched, run_contract
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.lease import lease
+from hpcddm.runs.lease import PATIENCE_SECONDS, lease
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import is_sweep, stored_experiment, with_relative_paths
 from hpcddm.runs.unit_keys import CONTINUATION, REPORT
-
-PATIENCE_SECONDS = 60
-"""Seconds that one submit waits for another of the same run."""
 
 
 @click.command()
@@ -119,7 +116,7 @@ def submit(
         return code
     from hpcddm.commands.wait import wait_for
 
-    return wait_for(run.root, None)
+    return wait_for(run, None)
 
 
 def _load(

@@ -11,7 +11,6 @@ import click
 
 from hpcddm.commands.options import DRY_RUN, PATH, SITE
 from hpcddm.commands.submit import (
-    PATIENCE_SECONDS,
     is_cancelled,
     make_launcher,
     run_items,
@@ -62,7 +61,7 @@ from hpcddm.loading.load_sweep import Sweep, matching_labels, read_sweep
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.pipeline.state import QUEUED
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.lease import lease
+from hpcddm.runs.lease import PATIENCE_SECONDS, lease
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.runs.sweep_index import link_shared_units, write_index

@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import click
 
@@ -42,7 +41,7 @@ class WaitStatus:
 @click.command()
 @RUN
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="MINUTES", help="Default: no limit.")
-def wait(root: Path, timeout: float | None) -> int:
+def wait(run: RunDir, timeout: float | None) -> int:
     """Wait until RUN is complete, or needs the user.
 
     RUN may also be the folder of a sweep. A run submitted with --until is complete when that stage is. It needs the
@@ -54,21 +53,20 @@ def wait(root: Path, timeout: float | None) -> int:
     Example: hpcddm submit fashion_mnist --site my-cluster && hpcddm wait runs/fashion_mnist && ./next.sh
     Next:    after code 3: hpcddm status runs/fashion_mnist
     """
-    return wait_for(root, timeout)
+    return wait_for(run, timeout)
 
 
-def wait_for(root: Path, timeout: float | None) -> int:
+def wait_for(run: RunDir, timeout: float | None) -> int:
     """Wait until the run is complete or needs the user, or until `timeout` minutes are over; return the exit code.
 
     Raises `ConfigError` when the folder holds neither a run nor a sweep.
     """
-    run = RunDir(root)
     observe = _observe_sweep if is_sweep(run) else _observe_run
     ends = None if timeout is None else time.monotonic() + 60 * timeout
     try:
         finding = _wait(run, observe, ends)
     except KeyboardInterrupt:
-        echo("", step("hpcddm", "wait", root, reason="no longer waiting; jobs in a queue continue"), err=True)
+        echo("", step("hpcddm", "wait", run.root, reason="no longer waiting; jobs in a queue continue"), err=True)
         return exit_codes.INTERRUPTED
     if finding.code != exit_codes.DONE:
         first, *others = finding.next.lines()

@@ -87,8 +87,7 @@ def _run(spec_path: Path, stop: StopFlag) -> int:
     ranks = job_environment.current_ranks()
     if ranks.rank > 0 and not spec.is_collective:
         return 0
-    group_permissions.apply_group_umask(run.root)
-    guarded_writes.guard(run.root)
+    group_permissions.prepare_writes(run.root)
     _prepare_environment(spec)
     allocation = job_environment.current_allocation(ranks.world_size, spec.threads)
     origin = provenance.origin() if ranks.rank == 0 else {}

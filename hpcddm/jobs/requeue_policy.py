@@ -65,8 +65,7 @@ def main() -> None:
     spec, run = read_spec(read_element_map(map_path)[int(os.environ["SLURM_ARRAY_TASK_ID"])])
     granted = current_allocation(int(os.environ.get("SLURM_NTASKS", "1")), spec.threads)
     ending = _ending(code, sys.stdin.read(), granted, spec)
-    group_permissions.apply_group_umask(run.root)
-    guarded_writes.guard(run.root)
+    group_permissions.prepare_writes(run.root)
     owner, logs = slurm_owner(), run.logs(spec.key)
     executions = [record for record in read_records(logs) if submission_of(_owner(record)) == submission_of(owner)]
     tried = [record for record in executions if not is_later_attempt(_owner(record), owner)]

@@ -3,7 +3,7 @@
 import os
 
 from hpcddm.errors import ConfigError, require
-from hpcddm.files import atomic, guarded_writes, nfs_reads
+from hpcddm.files import atomic, nfs_reads
 from hpcddm.launch import script_paths
 from hpcddm.runs import group_permissions
 from hpcddm.runs.links import refusal_reason
@@ -33,8 +33,7 @@ def check_folder(run: RunDir) -> None:
 def make_folder(run: RunDir) -> None:
     """Make the folder of a run; raises `ConfigError` when that cannot be, or when a sign in its path has a meaning."""
     script_paths.check_folder(run.root, "--run-dir")
-    group_permissions.apply_group_umask(run.root)
-    guarded_writes.guard(run.root)
+    group_permissions.prepare_writes(run.root)
     try:
         run.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:

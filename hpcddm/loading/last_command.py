@@ -9,7 +9,7 @@ from hpcddm.config import trusted_submissions
 from hpcddm.config.package_data import is_file_path
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import NextStep
-from hpcddm.files import atomic, checked_reads, guarded_writes
+from hpcddm.files import atomic, checked_reads
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.pipeline.unit_graph import STAGE_NAMES
 from hpcddm.runs import group_permissions
@@ -62,8 +62,7 @@ def keep_command(typed: SubmitCommand | None, run: RunDir) -> None:
     """Keep a command that found nothing to submit, where there is a run that this user may write."""
     if not run.experiment.exists():
         return
-    group_permissions.apply_group_umask(run.root)
-    guarded_writes.guard(run.root)
+    group_permissions.prepare_writes(run.root)
     with suppress(OSError, UserError):
         store_command(typed, run)
 

@@ -5,15 +5,16 @@ import pwd
 import stat
 from pathlib import Path
 
+from hpcddm.files import guarded_writes
 from hpcddm.files.atomic import nearest_existing
 
 GROUP_BITS = 0o070
 
 
-def apply_group_umask(folder: Path) -> None:
-    """Set the umask of this process so that its files in a shared folder are group-writable.
+def prepare_writes(folder: Path) -> None:
+    """Prepare this process to write into a run's folder: never through links, and for its group where it is shared.
 
-    The permissions of other users do not change. A folder that is not setgid and group-writable changes nothing.
+    The permissions of other users do not change, and none do where the folder is not setgid and group-writable.
 
     Args:
         folder: The folder; if it does not exist, its nearest existing parent counts.
@@ -22,6 +23,7 @@ def apply_group_umask(folder: Path) -> None:
     if mode & stat.S_ISGID and mode & stat.S_IWGRP:
         before = os.umask(0o077)
         os.umask(before & ~GROUP_BITS)
+    guarded_writes.guard(folder)
 
 
 def current_user() -> str:

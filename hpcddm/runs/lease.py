@@ -11,6 +11,9 @@ from pathlib import Path
 from hpcddm.errors import UserError
 from hpcddm.files import guarded_writes
 
+PATIENCE_SECONDS = 60
+"""Seconds that one command waits for another one that is at work in the same run."""
+
 
 class HeldElsewhere(UserError):
     """Error for a lease that another process holds; `holder` is the text with which that process describes itself."""

@@ -18,6 +18,6 @@ def mask(request):
 @pytest.mark.parametrize("inside", ["", "run/that/is/to/come"])
 def test_what_is_written_is_for_the_group_where_the_folder_is(tmp_path, mask, mode, is_shared, inside):
     tmp_path.chmod(mode)
-    group_permissions.apply_group_umask(tmp_path / inside)
+    group_permissions.prepare_writes(tmp_path / inside)
     (tmp_path / "file").touch()
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666 & ~(mask & ~0o070 if is_shared else mask)

@@ -15,7 +15,6 @@ from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo
 from hpcddm.evaluation.expert_probe import ProbeLosses
 from hpcddm.exchange.bundle import SiteWord
-from hpcddm.files import guarded_writes
 from hpcddm.launch.checks.disk_estimates import format_bytes
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.submission import stored_site
@@ -32,7 +31,7 @@ from hpcddm.runs.unit_keys import probe_key
 @UNIT
 @SIGN
 @click.option("--output", type=PATH, required=True, help="A new folder.")
-def site_bundle(root: Path, unit: str, key: Path | None, output: Path) -> None:
+def site_bundle(run: RunDir, unit: str, key: Path | None, output: Path) -> None:
     """Pack and sign an expert of RUN for the other sites.
 
     The folder holds the weights that the contract wants, and one signed list of them with the loss curve. It holds no
@@ -43,10 +42,8 @@ def site_bundle(root: Path, unit: str, key: Path | None, output: Path) -> None:
     Example: hpcddm site bundle runs/cells train/expert-02 --output cells-expert-02
     Next:    send the folder by any means; the other site imports it
     """
-    run = RunDir(root)
     experiment = stored_experiment(run)
-    group_permissions.apply_group_umask(run.root)
-    guarded_writes.guard(run.root)
+    group_permissions.prepare_writes(run.root)
     present = manifest.read_if_usable(run.unit(unit))
     word = SiteWord() if present is None else site_word(run, unit, present)
     bundle, signer = make_bundle(run, experiment, unit, own_key(key), output, word)

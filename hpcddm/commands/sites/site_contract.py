@@ -19,16 +19,13 @@ from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import signed_folder, signing, site_identity, ssh_keys
 from hpcddm.exchange.contract import FILE, PARTITION, PROBE, Contract
 from hpcddm.exchange.ssh_keys import PublicKey
-from hpcddm.files import guarded_writes
 from hpcddm.runs import contracts as run_contracts
 from hpcddm.runs import group_permissions
-from hpcddm.runs.lease import lease
+from hpcddm.runs.lease import PATIENCE_SECONDS, lease
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
 
 NOT_STATED = "not stated"
-PATIENCE_SECONDS = 60
-"""Seconds that it waits for a submit that is at work."""
 
 
 @click.command("contract")
@@ -41,7 +38,7 @@ PATIENCE_SECONDS = 60
 @click.option("--license", default=None, help="Licence of the data, for every site to read.")
 @click.option("--terms", default=None, help="Terms on which sites may use the data.")
 def site_contract(
-    root: Path,
+    run: RunDir,
     output: Path,
     key: Path | None,
     folders: tuple[Path, ...],
@@ -61,13 +58,12 @@ def site_contract(
     Example: hpcddm site contract runs/cells --output cells-contract --site uni-b-key --trust SHA256:kmYc...
     Next:    send the folder cells-contract/ to all sites, and tell them your fingerprint
     """
-    run, path = RunDir(root), own_key(key)
+    path = own_key(key)
     experiment = with_absolute_paths(stored_experiment(run), run)
     if output.exists():
         raise ConfigError(f"--output {output}: exists; name a new folder")
     own, keys = ssh_keys.read_public(path), _trusted_keys(folders, trusted)
-    group_permissions.apply_group_umask(run.root)
-    guarded_writes.guard(run.root)
+    group_permissions.prepare_writes(run.root)
     with lease(run.lock, "hpcddm site contract", PATIENCE_SECONDS):
         before, previous = _revision_before(run)
         if before is not None:

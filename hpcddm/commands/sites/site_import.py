@@ -20,7 +20,6 @@ from hpcddm.commands.terminal import WITHOUT_LINES, make_table, print_table
 from hpcddm.errors import ConfigError
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo, printable
-from hpcddm.files import guarded_writes
 from hpcddm.launch.checks.disk_estimates import format_bytes
 from hpcddm.loading.last_command import resubmit_step
 from hpcddm.pipeline.state import State
@@ -28,15 +27,13 @@ from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import survey_units
 from hpcddm.runs import group_permissions
 from hpcddm.runs.import_records import accept_probe
-from hpcddm.runs.lease import lease
+from hpcddm.runs.lease import PATIENCE_SECONDS, lease
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import expert_of
 
 MAX_REASON = 300
 """Most characters of a reason."""
-PATIENCE_SECONDS = 60
-"""Seconds that it waits for a submit that is at work."""
 
 
 @click.command("import")
@@ -51,7 +48,7 @@ PATIENCE_SECONDS = 60
 @click.option(
     "--accept-probe", "reason", metavar="REASON", help="Take it even if it fails the probe; the report shows why."
 )
-def site_import(root: Path, bundle: Path, is_replaced: bool, reason: str | None) -> None:
+def site_import(run: RunDir, bundle: Path, is_replaced: bool, reason: str | None) -> None:
     """Take an expert that another site has signed into RUN.
 
     BUNDLE is the folder that the other site packed. Its signature, the key, the contract, every size and hash, and
@@ -63,10 +60,8 @@ def site_import(root: Path, bundle: Path, is_replaced: bool, reason: str | None)
     Example: hpcddm site import runs/cells cells-expert-02
     Next:    hpcddm submit cells.yaml, when all experts are here
     """
-    run = RunDir(root)
     stored_experiment(run)
-    group_permissions.apply_group_umask(run.root)
-    guarded_writes.guard(run.root)
+    group_permissions.prepare_writes(run.root)
     if reason is not None and (not reason.strip() or reason != printable(reason, MAX_REASON)):
         raise ConfigError(f"--accept-probe: name the reason in one line of at most {MAX_REASON} printable characters")
     signed = open_bundle(run, bundle)
