@@ -381,11 +381,11 @@ def show_scripts(items: Sequence[ArrayItem], home: RunDir, launcher: Launcher, a
     if not isinstance(launcher, QueueLauncher):
         echo("would run here: " + " ".join(item.name for item in items))
         return
-    from hpcddm.launch.queue import plan_arrays, render_planned
+    from hpcddm.launch.queue import plan_arrays, submit_planned
 
     planned_arrays, limit = plan_arrays(items, home, launcher, keeps_place=_needs_place(launcher, active))
-    for script, array in render_planned(planned_arrays, launcher, active):
+    for array in submit_planned(planned_arrays, home, launcher, active, is_dry_run=True):
         waits = f"   waits for {', '.join(array.waits_for)}" if array.waits_for else ""
-        echo(f"job {array.name}-TOKEN{waits}", f"would submit {home.scripts / script}: {', '.join(array.keys)}")
+        echo(f"job {array.name}-TOKEN{waits}", f"would submit {home.scripts / array.script}: {', '.join(array.keys)}")
     if num_remaining := len(items) - sum(len(planned.items) for planned in planned_arrays):
         echo(f"{num_remaining} units would remain ({limit})")

@@ -1,7 +1,7 @@
 """Submission to a scheduler with a queue: arrays linked by `afterany`, up to the limits of the cluster."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpcddm.config.site import Site
@@ -31,16 +31,12 @@ class PlannedArray:
         return f"{self.number:04d}-{array_name(self.items[0])}.sbatch"
 
 
-@dataclass(frozen=True)
-class SubmittedArray:
-    """One submitted array: its job id, its units, and the jobs that it waits for."""
+@dataclass(frozen=True, kw_only=True)
+class SubmittedArray(ArraySpec):
+    """One submitted array, its script, and the id of its job, which in a dry run names the cluster alone."""
 
     job: JobId
-    keys: list[str]
     script: str
-    after: list[JobId]
-    begin_seconds: int = 0
-    """Seconds to wait before the first check of inputs from another cluster."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +145,11 @@ def _select_fitting(items: Sequence[ArrayItem], limits: Mapping[str | None, Limi
 
 
 def submit_planned(
-    planned_arrays: Sequence[PlannedArray], home: RunDir, launcher: QueueLauncher, active: Mapping[str, Job]
+    planned_arrays: Sequence[PlannedArray],
+    home: RunDir,
+    launcher: QueueLauncher,
+    active: Mapping[str, Job],
+    is_dry_run: bool = False,
 ) -> Iterator[SubmittedArray]:
     """Submit arrays one by one, each with a dependency on the jobs of its inputs.
 
@@ -158,6 +158,7 @@ def submit_planned(
         home: The run, or the folder of a sweep.
         launcher: Launcher of the site.
         active: Jobs in the queue, by the names of their units.
+        is_dry_run: True to write the batch scripts alone, byte for byte.
 
     Yields:
         Each array as soon as it is submitted.
@@ -166,22 +167,25 @@ def submit_planned(
         QueueFull: If the scheduler accepts no more jobs.
         SubmissionRefused: If the scheduler refuses an array.
     """
-    array_of = _in_queue(active)
+    array_of = {name: BlockingArray(job.id.array, f"job {job.id.array}") for name, job in active.items()}
     submitted: list[list[BlockingArray]] = []
+    submit = _render if is_dry_run else submit_array
     more = 0
     for planned in planned_arrays:
         blocking = _blocking(planned, array_of, submitted)
         submitted.append([])
-        for piece in _submit_in_halves(replace(planned, number=planned.number + more), blocking, home, launcher):
+        planned = replace(planned, number=planned.number + more)
+        for piece in _submit_in_halves(planned, blocking, home, launcher, submit):
             submitted[-1].append(BlockingArray(piece.job, piece.script))
             array_of |= dict.fromkeys(piece.keys, submitted[-1][-1])
             yield piece
         more += len(submitted[-1]) - 1
 
 
-def _in_queue(active: Mapping[str, Job]) -> dict[str, BlockingArray]:
-    """Return the arrays that are already in the queue, by the names of their units."""
-    return {name: BlockingArray(job.id.array, f"job {job.id.array}") for name, job in active.items()}
+def _render(items: Sequence[ArrayItem], home: RunDir, launcher: QueueLauncher, spec: ArraySpec, script: str) -> JobId:
+    """Write the batch script of an array, with the arguments of `submit_array`."""
+    launcher.render(spec, script)
+    return JobId.on_cluster("", spec.resources.cluster)
 
 
 def _blocking(
@@ -201,7 +205,11 @@ def _spec(planned: PlannedArray, blocking: Sequence[BlockingArray], site: Site) 
 
 
 def _submit_in_halves(
-    planned: PlannedArray, blocking: Sequence[BlockingArray], home: RunDir, launcher: QueueLauncher
+    planned: PlannedArray,
+    blocking: Sequence[BlockingArray],
+    home: RunDir,
+    launcher: QueueLauncher,
+    submit: Callable[..., JobId],
 ) -> Iterator[SubmittedArray]:
     """Submit an array as a whole, or in halves that share its throttle if the queue has no room for all elements.
 
@@ -209,12 +217,12 @@ def _submit_in_halves(
     """
     spec = _spec(planned, blocking, launcher.site)
     try:
-        job = submit_array(planned.items, home, launcher, spec, planned.script)
+        job = submit(planned.items, home, launcher, spec, planned.script)
     except QueueFull:
         if len(planned.items) == 1:
             raise
     else:
-        yield SubmittedArray(job, spec.keys, planned.script, spec.after, spec.begin_seconds)
+        yield SubmittedArray(**vars(spec), job=job, script=planned.script)
         return
     halves: list[list[BlockingArray]] = []
     for half in split_into_chunks(len(planned.items), -(-len(planned.items) // 2), planned.throttle):
@@ -222,29 +230,6 @@ def _submit_in_halves(
         number = planned.number + sum(map(len, halves))
         piece = PlannedArray(planned.items[half.start : half.stop], number, half.throttle, None)
         halves.append([])
-        for submitted in _submit_in_halves(piece, [*blocking, *before], home, launcher):
+        for submitted in _submit_in_halves(piece, [*blocking, *before], home, launcher, submit):
             halves[-1].append(BlockingArray(submitted.job, submitted.script))
             yield submitted
-
-
-def render_planned(
-    planned_arrays: Sequence[PlannedArray], launcher: QueueLauncher, active: Mapping[str, Job]
-) -> Iterator[tuple[str, ArraySpec]]:
-    """Write the batch scripts that `submit_planned` would submit, byte for byte.
-
-    Args:
-        planned_arrays: Arrays, as `plan_arrays` returns them.
-        launcher: Launcher of the site.
-        active: Jobs in the queue, by the names of their units.
-
-    Yields:
-        The name of each script, and its array.
-    """
-    array_of = _in_queue(active)
-    earlier: list[list[BlockingArray]] = []
-    for planned in planned_arrays:
-        spec = _spec(planned, _blocking(planned, array_of, earlier), launcher.site)
-        earlier.append([BlockingArray(JobId.on_cluster("", spec.resources.cluster), planned.script)])
-        array_of |= dict.fromkeys(spec.keys, earlier[-1][0])
-        launcher.render(spec, planned.script)
-        yield planned.script, spec

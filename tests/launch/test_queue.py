@@ -10,7 +10,7 @@ from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.jobs.spec import read_element_map, read_spec
 from hpcddm.launch.array_items import group_into_arrays, make_items
 from hpcddm.launch.base import Job, Limits, QueueFull
-from hpcddm.launch.queue import plan_arrays, render_planned, submit_planned
+from hpcddm.launch.queue import plan_arrays, submit_planned
 from hpcddm.launch.slurm.launcher import create
 from hpcddm.launch.submission import decide_units
 from hpcddm.pipeline.unit_graph import plan_units
@@ -258,9 +258,9 @@ def test_a_dry_run_writes_the_scripts_that_a_submission_would_and_none_over_anot
     experiment, launcher = tiny(tmp_path), create(Site(name="north", scheduler="slurm", max_parallel=2), run)
     launcher.limits = lambda wanted, cluster: Limits(max_array=1)
     Journal(run.journal).record_intent("slurm", "north", ["x"])
-    rendered = list(render_planned(planned(experiment, run, launcher)[0], launcher, {}))
+    rendered = list(submit_planned(planned(experiment, run, launcher)[0], run, launcher, {}, is_dry_run=True))
     names = sorted(path.name for path in run.scripts.glob("*.sbatch"))
-    assert names == sorted(script for script, _ in rendered) and names[0].startswith("0002-")
+    assert names == sorted(array.script for array in rendered) and names[0].startswith("0002-")
     assert len(set(names)) == len(plan_units(experiment))
     assert "#SBATCH --array=0-0%1\n" in (run.scripts / names[0]).read_text()
 
@@ -269,12 +269,12 @@ def test_a_dry_run_names_the_scripts_and_jobs_for_which_an_array_waits_as_a_subm
     launcher, queue = create(Site(name="north", scheduler="slurm", **BOTH), run), Queue(run, **BOTH)
     arrays, _ = planned(tiny(tmp_path), run, queue, lambda item: item.unit.stage in ("train", "report"))
     active = {"draw/monolith": Job(JobId("55_1@north"), "running"), "router/all": Job(JobId("7@south"), "running")}
-    scripts = dict(render_planned(arrays, launcher, active))
+    scripts = {one.script: one for one in submit_planned(arrays, run, launcher, active, is_dry_run=True)}
     dry = {key: array.waits_for for array in scripts.values() for key in array.keys}
     list(submit_planned(arrays, run, queue, active))
     real = {key: array.waits_for for array in queue.submitted for key in array.keys}
     assert real == dry
-    scripts = dict(render_planned(arrays, launcher, active))
+    scripts = {one.script: one for one in submit_planned(arrays, run, launcher, active, is_dry_run=True)}
     north = [script for script, array in scripts.items() if "train/expert-00" in array.keys]
     assert set(north) < set(real["report/all"]), "an array of the other cluster is not waited for"
     text = (run.scripts / next(script for script in scripts if "report" in script)).read_text()
