@@ -10,7 +10,6 @@ import pytest
 
 from hpcddm.errors import UserError
 from hpcddm.files import guarded_writes
-from hpcddm.launch import code_copy
 from hpcddm.launch.code_copy import CodeCopy
 from hpcddm.runs import manifest, provenance
 from hpcddm.runs.run_dir import RunDir
@@ -203,7 +202,6 @@ def test_a_job_that_submits_hands_on_the_templates_of_its_snapshot(checkout, run
     (pulled / "slurm").mkdir(parents=True)
     for name in provenance.TEMPLATES:
         (pulled / name).write_text("# of a later pull\n")
-    for module in (provenance, code_copy):
-        monkeypatch.setattr(module, "AROUND", run.code.resolve() / code.digest)
+    monkeypatch.setattr(provenance, "AROUND", run.code.resolve() / code.digest)
     monkeypatch.setattr(provenance, "find_data_file", lambda name: pulled / name)
     assert CodeCopy(run).make() == code

@@ -10,11 +10,10 @@ from hpcddm.commands import submit as command
 from hpcddm.commands.run_status import QueueAnswer as QueueOfARun
 from hpcddm.config.site import Site
 from hpcddm.errors import UserError, exit_codes
-from hpcddm.launch import code_copy, continuation
+from hpcddm.launch import continuation
 from hpcddm.launch.array_items import make_items
 from hpcddm.launch.base import Job, Limits
 from hpcddm.pipeline.unit_graph import plan_units
-from hpcddm.runs import provenance
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.lease import HeldElsewhere
@@ -126,7 +125,7 @@ def test_of_a_rest_that_somebody_else_wrote_units_and_the_last_stage_alone_are_t
     assert continuation.read_remaining(run) == replace(own, units=["train/monolith", failed.name])
 
 
-WRONG = [("site", "../evil"), ("site", "a/b"), ("units", ["../../evil"]), ("until", "../evil"), ("is_live", True)]
+WRONG = [("site", "../evil"), ("site", "a/b"), ("units", ["../../evil"]), ("until", "../evil")]
 
 
 @pytest.mark.parametrize("key, value", [*WRONG, ("folder", "/")])
@@ -136,22 +135,6 @@ def test_a_rest_of_names_that_cannot_be_is_refused_in_one_line(run, key, value):
     done = continued(run)
     assert done.exit_code == 1 and "jobs/remaining.json: holds no usable JSON" in done.output
     assert len(done.output.splitlines()) == 1
-
-
-@pytest.mark.parametrize("place, live", [("checkout", True), ("run/code/0123456789abcdef", False)])
-def test_only_a_job_that_runs_from_a_checkout_lets_others_run_it(run, items, tmp_path, monkeypatch, place, live):
-    continuation._store(continuation.RemainingUnits("north", [items[0].name]), run)
-    (tmp_path / place / ".git").mkdir(parents=True)
-    for module in (provenance, code_copy):
-        monkeypatch.setattr(module, "AROUND", tmp_path / place)
-    taken = []
-    monkeypatch.setattr(
-        "hpcddm.commands.continue_submission.trusted_site_and_template", lambda *arguments, **how: (None, {})
-    )
-    monkeypatch.setattr(
-        "hpcddm.commands.continue_submission.submit_missing", lambda *given, live, **how: taken.append(live) or 0
-    )
-    assert continued(run).exit_code == 0 and taken == [live]
 
 
 def test_a_run_is_not_continued_as_the_sweep_that_its_rest_names(run, items, tmp_path, monkeypatch):
