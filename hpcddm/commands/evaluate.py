@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hpcddm.evaluation.metrics.metric_inputs import ImageSet
 
 FLOOR = "floor"
+AS_STATED = " as stated by you"
 OWN, DEFAULT = "own", "efficientnet_lite0"
 """The networks that a run trains to measure images, and the extractor where no run has any."""
 
@@ -138,7 +139,7 @@ def _compared(
             compared[label] = measured_sets.compare(label, arms, found[real.name], floor)
     made = comparisons.summarise(compared)
     made |= {"protocol": _protocol(samples, made, against if is_stated else None)}
-    stated = f" as stated by you: {', '.join(compared)}" if is_stated else ""
+    stated = f"{AS_STATED}: {', '.join(compared)}" if is_stated else ""
     return made | {"against": f"{against}{stated}", "images": next(iter(made["arms"].values()))["images"]}
 
 
@@ -245,7 +246,7 @@ def _print_table(found: Mapping[str, Any]) -> None:
     for key, cells in figure_rows(dict(found)).items():
         table.add_row(plain_text(key), *(cells.get(name, "") for name in columns))
     print_table(table)
-    for name, text in found["protocol"].items():
+    for name, text in found["protocol"].items() if AS_STATED in found["against"] else ():
         echo(f"note: {plain_text(name)}: {text}")
     for label, dimension in found["few_images"].items():
         echo(f"note: {dimension} features of {label} need {2 * dimension:,} images for FD; compare by KID instead")

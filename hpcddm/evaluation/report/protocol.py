@@ -40,7 +40,7 @@ def describe(experiment: Experiment, metrics: Mapping[str, Any]) -> dict[str, st
         for label, one in metrics["extractors"].items()
     ]
     return {
-        "Real images": f"{images} held-out ones of {data.source.name}",
+        "Real images": f"{images} held-out ones (source {data.source.name})",
         "Crop": describe_variant(data.transform),
         "Samples": f"{images} of each arm, from number {evaluate.first_sample:,} on",
         "Conditions": _conditions(experiment),
