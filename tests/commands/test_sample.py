@@ -10,8 +10,9 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from hpcddm.api import open_run
-from hpcddm.commands.sample import _class_of
+from hpcddm.commands.sample import _changed, _class_of
 from hpcddm.config import variants
+from hpcddm.config.sampling import EvaluateSettings
 from hpcddm.data.catalog import CatalogPart, SplitEntry, write_catalog
 from hpcddm.data.column_files import write_columns
 from hpcddm.errors import ConfigError
@@ -20,6 +21,7 @@ from hpcddm.models import build_denoiser
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import CATALOG, EXPERT_LISTS, MONOLITH, ROUTER, STUDENT, expert_key, student_keys, train_keys
 from hpcddm.stages.training import router_job
 from tests.commands.runs import complete_run
@@ -165,20 +167,17 @@ def test_the_line_about_the_picture_names_its_class_or_that_of_every_column(run)
     assert round(size[0] / size[1]) == 2, "four columns and two rows"
 
 
-NO_GUIDANCE, NO_SHIFT = "needs a finite number of at least 0", "needs a finite number above 0"
+NO_GUIDANCE = "needs a finite number of at least 0"
 
 
 @pytest.mark.parametrize(
     "options, message",
     [(f"--guidance {value}", f"--guidance {value}: {NO_GUIDANCE}") for value in ("nan", "inf", "-1")]
-    + [(f"--shift {value}", f"--shift {value}: {NO_SHIFT}") for value in ("nan", "inf", "0", "-1")]
     + [
         ("--solver rk45", "--solver rk45: unknown name 'rk45'; valid names: ddim, euler, heun, midpoint"),
         ("--solver ddim,eta=2", "--solver ddim,eta=2: eta: input should be less than or equal to 1"),
         ("--solver euler,eta=1", "--solver euler,eta=1: eta: unknown key; valid keys: name"),
         ("--solver ddim", "--solver ddim: ddim walks in one model's own coordinates"),
-        ("--conversion exact", "valid names: as_reported, snr_matched"),
-        ("--conversion as_reported --guidance 2", "needs 'posteriors: shared'"),
         ("--prompt hat", "--prompt: the networks of this run see no text (condition class_label); take --class"),
         ("--prompt hat --class 1", "--class and --prompt: name one of the two"),
     ],
@@ -187,11 +186,18 @@ def test_a_way_of_drawing_that_is_none_is_refused(run, options, message):
     assert message in refused(run, *options.split())
 
 
+def test_guidance_that_does_not_go_with_the_run_s_conversion_is_refused(run):
+    experiment = stored_experiment(run)
+    values = experiment.evaluate.model_dump() | {"conversion": {"name": "as_reported"}}
+    evaluate = EvaluateSettings.model_validate(values)
+    with pytest.raises(ConfigError, match="--guidance 2: .*needs 'posteriors: shared'"):
+        _changed(experiment.model_copy(update={"evaluate": evaluate}), "full", {"guidance": 2.0})
+
+
 def test_one_model_draws_in_its_own_coordinates(run):
     euler, ddim = (drawn(run, "--strategy", "expert-1", "--solver", one)[0] for one in ("euler", "ddim,eta=1"))
     assert euler == ddim
-    for options in (("--solver", "heun", "--shift", 2), ("--conversion", "as_reported", "--posteriors", "shared")):
-        drawn(run, "--guidance", 2, *options)
+    drawn(run, "--guidance", 2, "--solver", "heun")
 
 
 OUTPUTS = {
