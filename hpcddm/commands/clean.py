@@ -85,7 +85,10 @@ def find_removable(run: RunDir) -> dict[str, list[Path]]:
     finished = [run.unit(key) / training_states.FOLDER for key in settled if states[key].state is State.COMPLETE]
     paths = {
         "outputs that --redo replaced": [path for path in [run.superseded] if path.is_dir() and not path.is_symlink()],
-        "logs of attempts before the last": [path for key in settled for path in _old_logs(run, key)],
+        # Records stay, because costs are counted by them.
+        "logs of attempts before the last": [
+            log for key in settled for _, folder in list_attempts(run.logs(key))[:-1] for log in folder.glob("*.log")
+        ],
         "training states that nothing can continue": [
             *_states(run, settled, states),
             *_states_of_removed_units(run, units, queue),
@@ -128,12 +131,6 @@ def _is_own(run: RunDir, key: str) -> bool:
     folder, logs = run.unit(key), run.logs(key)
     ways = (folder, folder.parent, logs, logs.parent, logs.parent.parent)
     return links.link_at(run, key) is None and not any(path.is_symlink() for path in ways if path != run.root)
-
-
-def _old_logs(run: RunDir, key: str) -> Iterator[Path]:
-    """Yield the rank logs of all attempts but the last; records stay, because costs are counted by them."""
-    for _, folder in list_attempts(run.logs(key))[:-1]:
-        yield from sorted(folder.glob("*.log"))
 
 
 def _states(run: RunDir, keys: Iterable[str], states: dict[str, UnitStatus]) -> Iterator[Path]:

@@ -1,6 +1,6 @@
 """The verb submit: selects the units to run, then submits them to the queue, or runs them here."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,16 @@ import click
 from hpcddm.collaboration.contract_settings import with_agreed_probe
 from hpcddm.commands.agreed_submission import open_submission, own_settings
 from hpcddm.commands.options import DRY_RUN, EXPERIMENT, OVERRIDES, PATH, RUN_DIR, SITE
+from hpcddm.commands.submission_flow import (
+    check_schedulers,
+    check_submission,
+    is_cancelled,
+    make_launcher,
+    run_items,
+    show_scripts,
+    submission_lock,
+    submit_arrays,
+)
 from hpcddm.commands.submit_messages import announce, announce_code, print_nothing_to_do, require_no_refusal
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
@@ -19,23 +29,18 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo
 from hpcddm.jobs.outcome import HookEvent
-from hpcddm.launch import continuation
-from hpcddm.launch.array_items import ArrayItem, call_hook, group_into_arrays, make_array_spec, make_items
-from hpcddm.launch.base import DirectLauncher, Job, Launcher, QueueFull, QueueLauncher, create_launcher
+from hpcddm.launch.array_items import ArrayItem, call_hook, make_items
+from hpcddm.launch.base import DirectLauncher, Launcher
 from hpcddm.launch.cancel_jobs import cancel_jobs
-from hpcddm.launch.checks.other_schedulers import check_other_schedulers
 from hpcddm.launch.checks.preflight import preflight
 from hpcddm.launch.continuation import RemainingUnits
 from hpcddm.launch.decision import Decision
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.redo import set_ranges_aside, set_redone_aside
-from hpcddm.launch.run_folder import check_folder, make_folder
-from hpcddm.launch.script_template import store_parts, stored_part_path
-from hpcddm.launch.slurm.early_failures import blame_nodes
+from hpcddm.launch.script_template import store_parts
 from hpcddm.launch.submission import (
     check_experiment,
     decide_units,
-    reconcile_journal,
     store_experiment,
     store_site,
 )
@@ -48,16 +53,14 @@ from hpcddm.loading.last_command import (
     store_command,
     submit_command,
 )
-from hpcddm.loading.load_sweep import Sweep
 from hpcddm.loading.run_defaults import Defaults, load_for_run
-from hpcddm.pipeline.state import QUEUED, State
 from hpcddm.pipeline.unit_graph import STAGE_NAMES
 from hpcddm.runs.contracts import require_vouched, run_contract
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.lease import PATIENCE_SECONDS, lease
+from hpcddm.runs.lease import lease
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import is_sweep, stored_experiment, with_relative_paths
-from hpcddm.runs.unit_keys import CONTINUATION, REPORT
+from hpcddm.runs.unit_keys import REPORT
 
 
 @click.command()
@@ -180,20 +183,22 @@ def submit_missing(
             _keep_settings(experiment, run, decision, typed)
         print_nothing_to_do(decision, run)
         return 0
-    _check(experiment, site, run, launcher, decision, dry_run)
-    make_folder(run)
-    with lease(run.lock, "hpcddm submit", PATIENCE_SECONDS if isinstance(launcher, QueueLauncher) else 0):
+    check_experiment(experiment, site, decision)
+    _check_condition(experiment, decision)
+    check_submission(make_items(decision.to_run, experiment, run), run, launcher, dry_run)
+    if not dry_run:
+        preflight(experiment, site, run, decision.to_run)
+    with submission_lock("submit", run, launcher):
         if is_cancelled(rest, run):
             return 0
-        reconcile_journal(run, launcher)
         # Another submit may have been at work between the first look and the lock.
         decision = decide(redo=redo)
         if not decision.to_run:
             print_nothing_to_do(decision, run)
             return 0
-        _check_schedulers(decision, run, launcher)
         experiment = with_relative_paths(experiment, run)
         items = make_items(decision.to_run, experiment, run)
+        check_schedulers(items, run, launcher)
         if dry_run:
             show_scripts(items, run, launcher, decision.active)
             return 0
@@ -204,27 +209,13 @@ def submit_missing(
         # The advice repeats the stored command.
         announce(site, run, decision)
         announce_code(launcher)
-        if isinstance(launcher, QueueLauncher):
-            submit_arrays(items, run, launcher, decision.active, only, until=until)
-            echo(f"scripts  {run.scripts}/", f"logs     {run.root / 'logs'}/")
-            echo(step("hpcddm", "status", run.root))
-            require_no_refusal(decision)
-            return 0
-        return _run_here(items, run, launcher, decision, decide)
-
-
-def _check(
-    experiment: Experiment, site: Site, run: RunDir, launcher: Launcher, decision: Decision, dry_run: bool
-) -> None:
-    """Raise `UserError` or `ConfigError` for a submission that is bound to fail, before anything is written."""
-    _check_schedulers(decision, run, launcher)
-    check_experiment(experiment, site, decision)
-    _check_condition(experiment, decision)
-    check_folder(run)
-    if not dry_run:
-        groups = group_into_arrays(make_items(decision.to_run, experiment, run), site)
-        launcher.check([make_array_spec(group[:1], site) for group in groups])
-        preflight(experiment, site, run, decision.to_run)
+        if isinstance(launcher, DirectLauncher):
+            return _run_here(items, run, launcher, decision, decide)
+        submit_arrays(items, run, launcher, decision.active, only, until=until)
+    echo(f"scripts  {run.scripts}/", f"logs     {run.root / 'logs'}/")
+    echo(step("hpcddm", "status", run.root))
+    require_no_refusal(decision)
+    return 0
 
 
 def _store(
@@ -250,35 +241,6 @@ def _keep_settings(experiment: Experiment, run: RunDir, decision: Decision, type
         if stored_experiment(run) != changed:
             with lease(run.lock, "hpcddm submit"):
                 store_experiment(changed, run)
-
-
-def is_cancelled(rest: RemainingUnits | None, home: RunDir) -> bool:
-    """Tell if the submission that is to be continued was cancelled while this waited for the lock; then print it."""
-    if rest is None or continuation.read_remaining(home) is not None:
-        return False
-    echo("cancelled meanwhile; nothing more is submitted")
-    return True
-
-
-def make_launcher(site: Site, home: RunDir, parts: Mapping[str, str] | None) -> QueueLauncher | DirectLauncher:
-    """Make the launcher of a submission; print a note where the template here is another one than that which it uses.
-
-    parts: of the template with which the run was submitted; None for the user's.
-    """
-    launcher = create_launcher(site, home)
-    if parts is None:
-        return launcher
-    here, launcher.template_parts = launcher.template_parts, dict(parts)
-    for part in sorted({*here, *parts}):
-        if here.get(part) != parts.get(part):
-            kept = stored_part_path(home, part) if part in parts else "the package's"
-            other = f"; {part} here is another one, which hpcddm submit would take" if part in here else ""
-            echo(f"note: the batch script follows {kept}, as submitted{other}")
-    return launcher
-
-
-def _check_schedulers(decision: Decision, run: RunDir, launcher: Launcher) -> None:
-    check_other_schedulers(Journal(run.journal).submissions(), run, launcher, {unit.key for unit in decision.to_run})
 
 
 def _check_condition(experiment: Experiment, decision: Decision) -> None:
@@ -310,82 +272,3 @@ def _run_here(
         call_hook(launcher.site, run, HookEvent.COMPLETE, REPORT)
     print_nothing_to_do(final, run)
     return 0
-
-
-def run_items(
-    items: list[ArrayItem], home: RunDir, launcher: DirectLauncher, num_complete: int, absent: Collection[str]
-) -> bool:
-    """Run items on this machine, and print which fail; tell if some do.
-
-    num_complete: number of units that are complete already; absent: names of units that nobody makes here.
-    """
-    from hpcddm.launch.local.driver import EmbeddedDriver
-
-    failed = EmbeddedDriver(items, home, launcher, num_complete, absent).drive()
-    unit_of = {item.name: item for item in items}
-    for name, reason in failed.items():
-        item = unit_of[name]
-        echo(step("hpcddm", "logs", item.run.root, item.unit.key, reason=f"error: {name}: {reason}"), err=True)
-        call_hook(launcher.site, home, HookEvent.STOPPED, name, reason)
-    return bool(failed)
-
-
-def submit_arrays(
-    items: Sequence[ArrayItem],
-    home: RunDir,
-    launcher: QueueLauncher,
-    active: Mapping[str, Job],
-    only: Collection[str] | None = None,
-    sweep: Sweep | None = None,
-    until: str | None = None,
-) -> None:
-    """Submit as many items as the queue takes, print every array, and leave the rest to a job that continues.
-
-    only: units to which the submission was restricted, None for all; sweep: None for a single run; until: the last
-    stage of the submission, None for all.
-    """
-    from hpcddm.launch.queue import plan_arrays, submit_planned
-
-    for line in blame_nodes(items, home, launcher.site.max_excluded_nodes):
-        echo(line)
-    planned_arrays, limit = plan_arrays(items, home, launcher, keeps_place=_needs_place(launcher, active))
-    jobs: dict[str, Job] = {}
-    try:
-        for array in submit_planned(planned_arrays, home, launcher, active):
-            jobs |= {name: Job(array.job, State.PENDING) for name in array.keys}
-            after = f"  after {', '.join(array.after)}" if array.after else ""
-            if array.begin_seconds:
-                after = f"  looks in {array.begin_seconds} s for what another cluster makes"
-            last = len(array.keys) - 1
-            names = array.keys[0] if last == 0 else f"{array.keys[0]} ... {array.keys[-1]}"
-            echo(f"job {array.job.range(last)}  {names}{after}")
-    except QueueFull as full:
-        limit = str(full)
-    remaining = [item.name for item in items if item.name not in jobs]
-    if remaining:
-        echo(f"{len(remaining)} units remain, for the queue takes no more of your jobs now ({limit})")
-    sweep_file, base_file = (None, None) if sweep is None else (str(sweep.file.resolve()), str(sweep.base.resolve()))
-    rest = RemainingUnits(launcher.site.name, remaining, sweep_file, base_file, until)
-    if message := continuation.schedule_remaining(rest, items, only, home, launcher, {**active, **jobs}):
-        echo(message)
-
-
-def _needs_place(launcher: Launcher, active: Mapping[str, Job]) -> bool:
-    """Tell if a place in the queue must be kept free for a job that continues."""
-    waiting = active.get(CONTINUATION)
-    return launcher.site.continue_submission and not (waiting and waiting.state in QUEUED)
-
-
-def show_scripts(items: Sequence[ArrayItem], home: RunDir, launcher: Launcher, active: Mapping[str, Job]) -> None:
-    """Write the scripts that `submit_arrays` would submit, and print each; without a queue print the units."""
-    if not isinstance(launcher, QueueLauncher):
-        echo("would run here: " + " ".join(item.name for item in items))
-        return
-    from hpcddm.launch.queue import plan_arrays, submit_planned
-
-    planned_arrays, limit = plan_arrays(items, home, launcher, keeps_place=_needs_place(launcher, active))
-    for array in submit_planned(planned_arrays, home, launcher, active, is_dry_run=True):
-        waits = f"   waits for {', '.join(array.waits_for)}" if array.waits_for else ""
-        echo(f"job {array.name}-TOKEN{waits}", f"would submit {home.scripts / array.script}: {', '.join(array.keys)}")
-    if num_remaining := len(items) - sum(len(planned.items) for planned in planned_arrays):
-        echo(f"{num_remaining} units would remain ({limit})")

@@ -10,11 +10,14 @@ from typing import Any
 import click
 
 from hpcddm.commands.options import DRY_RUN, PATH, SITE
-from hpcddm.commands.submit import (
+from hpcddm.commands.submission_flow import (
+    check_schedulers,
+    check_submission,
     is_cancelled,
     make_launcher,
     run_items,
     show_scripts,
+    submission_lock,
     submit_arrays,
 )
 from hpcddm.commands.submit_messages import announce_code, require_no_refusal
@@ -31,12 +34,11 @@ from hpcddm.files import atomic, checked_reads, nfs_reads
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.jobs.outcome import HookEvent
 from hpcddm.jobs.planned_unit import PlannedUnit
-from hpcddm.launch.array_items import ArrayItem, call_hook, group_into_arrays, make_array_spec
+from hpcddm.launch.array_items import ArrayItem, call_hook
 from hpcddm.launch.base import DirectLauncher, Launcher, QueueLauncher
 from hpcddm.launch.cancel_jobs import cancel_jobs
 from hpcddm.launch.checks import disk_estimates
 from hpcddm.launch.checks.gpu_requests import check_gpus
-from hpcddm.launch.checks.other_schedulers import check_other_schedulers
 from hpcddm.launch.checks.preflight import (
     check_disk_space,
     check_snapshots,
@@ -48,11 +50,9 @@ from hpcddm.launch.continuation import RemainingUnits
 from hpcddm.launch.decision import Decision
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.redo import set_ranges_aside
-from hpcddm.launch.run_folder import check_folder, make_folder
 from hpcddm.launch.script_template import store_parts
 from hpcddm.launch.submission import (
     check_experiment,
-    reconcile_journal,
     store_site,
 )
 from hpcddm.launch.sweep_runs import SweepRun, sweep_runs_of
@@ -61,7 +61,6 @@ from hpcddm.loading.load_sweep import Sweep, matching_labels, read_sweep
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.pipeline.state import QUEUED
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.lease import PATIENCE_SECONDS, lease
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.runs.sweep_index import link_shared_units, write_index
@@ -134,15 +133,12 @@ def submit_settings(
             require_no_refusal(decision, f"setting {label}: ")
     if only_table or not scan.items:
         return _show(scan, home)
-    check_other_schedulers(Journal(home.journal).submissions(), home, launcher, {item.name for item in scan.items})
     _check(scan, home, launcher.site)
-    if not dry_run:
-        launcher.check([make_array_spec(group[:1], site) for group in group_into_arrays(scan.items, site)])
-    make_folder(home)
-    with lease(home.lock, "hpcddm sweep", PATIENCE_SECONDS if isinstance(launcher, QueueLauncher) else 0):
-        reconcile_journal(home, launcher)
+    check_submission(scan.items, home, launcher, dry_run)
+    with submission_lock("sweep", home, launcher):
         # Another one may have been at work between the first look and the lock.
         scan = look()
+        check_schedulers(scan.items, home, launcher)
         if dry_run:
             echo(_counts(scan))
             items = [*scan.items, _table_item(scan, home)] if isinstance(launcher, QueueLauncher) else scan.items
@@ -193,7 +189,6 @@ def _check(scan: SweepScan, home: RunDir, site: Site) -> None:
     for item in scan.items:
         check_state(item.unit, item.run)
         check_snapshots(item.experiment, item.unit, item.run)
-    check_folder(home)
     check_disk_space(needed, home)
     warn_of_node_local(site, home)
 

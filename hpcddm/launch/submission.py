@@ -13,6 +13,7 @@ from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
 from hpcddm.errors.printing import warn
 from hpcddm.files import atomic, checked_reads
+from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.checks.gpu_requests import check_gpus
 from hpcddm.launch.decision import Decision
@@ -129,37 +130,50 @@ def decide_units(
     decision = Decision(states, active=active, changed_ranges=changed)
     within, submitted = None if until is None else needed_by(until, units), set[str]()
     for unit in units:
-        missing = unit.missing_inputs(
-            {*decision.elsewhere, *decision.blocked, *decision.refused, *decision.not_requested}
-        )
-        # Units that read a redone unit run as well: their jobs do nothing if the new bytes are the same.
         is_own = unit.site in (None, launcher.site.name)
-        touched = unit.key in redone or (
-            is_own and any(key in submitted and unit.counts_in_fingerprint(key) for key in unit.inputs)
-        )
-        if states[unit.key].state is State.COMPLETE and not touched:
-            decision.complete.append(unit.key)
-        elif within is not None and unit.key not in within:
-            decision.not_requested.append(unit.key)
-            if touched and unit.key in active and active[unit.key].state in QUEUED:
-                decision.recalled.append(active.pop(unit.key))
-        elif unit.key in active and not (touched and active[unit.key].state in QUEUED):
-            continue
-        elif not is_own:
-            status = states[unit.key]
-            decision.elsewhere[unit.key] = "" if status.state is State.WAITING else status.reason
-        elif missing:
-            decision.blocked[unit.key] = missing[0]
-        elif only is not None and unit.key not in only and not touched:
-            decision.not_requested.append(unit.key)
-        elif fault := link_at(run, unit.key):
-            decision.refused[unit.key] = fault
-        else:
+        # Units that read a redone unit run as well: their jobs do nothing if the new bytes are the same.
+        reads_redone = is_own and any(key in submitted and unit.counts_in_fingerprint(key) for key in unit.inputs)
+        is_redone = unit.key in redone or reads_redone
+        is_requested = only is None or unit.key in only or is_redone
+        if _decide_unit(unit, decision, run, is_own, is_redone, is_requested, within is None or unit.key in within):
             decision.to_run.append(unit)
             submitted.add(unit.key)
-            if unit.key in active:
-                decision.recalled.append(active.pop(unit.key))
     return decision
+
+
+def _decide_unit(
+    unit: PlannedUnit,
+    decision: Decision,
+    run: RunDir,
+    is_own: bool,
+    is_redone: bool,
+    is_requested: bool,
+    is_within: bool,
+) -> bool:
+    """Tell if a unit is to run, else add it to the decision; is_within: it belongs to the stages that are submitted."""
+    key, status, active = unit.key, decision.states[unit.key], decision.active
+    is_recalled = is_redone and key in active and active[key].state in QUEUED
+    runs = False
+    missing = unit.missing_inputs({*decision.elsewhere, *decision.blocked, *decision.refused, *decision.not_requested})
+    if status.state is State.COMPLETE and not is_redone:
+        decision.complete.append(key)
+    elif not is_within:
+        decision.not_requested.append(key)
+    elif key in active and not is_recalled:
+        return False
+    elif not is_own:
+        decision.elsewhere[key] = "" if status.state is State.WAITING else status.reason
+    elif missing:
+        decision.blocked[key] = missing[0]
+    elif not is_requested:
+        decision.not_requested.append(key)
+    elif fault := link_at(run, key):
+        decision.refused[key] = fault
+    else:
+        runs = True
+    if is_recalled and (runs or not is_within):
+        decision.recalled.append(active.pop(key))
+    return runs
 
 
 def _explained(experiment: Experiment, run: RunDir, key: str, before: Any) -> str:

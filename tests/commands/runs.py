@@ -50,7 +50,7 @@ def submitted_run(folder, monkeypatch):
         queue.site = site
         return queue
 
-    for module in ("retry", "submit"):
+    for module in ("retry", "submission_flow"):
         monkeypatch.setattr(f"hpcddm.commands.{module}.create_launcher", create_launcher)
     # It reads facts that the units of these tests have not.
     monkeypatch.setattr("hpcddm.commands.submit.preflight", lambda *arguments: None)

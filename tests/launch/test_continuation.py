@@ -6,13 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpcddm.commands import submit as command
+from hpcddm.commands import submission_flow as command
 from hpcddm.commands.run_status import QueueAnswer as QueueOfARun
 from hpcddm.config.site import Site
 from hpcddm.errors import UserError, exit_codes
 from hpcddm.launch import continuation
 from hpcddm.launch.array_items import make_items
 from hpcddm.launch.base import Job, Limits
+from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
@@ -38,7 +39,7 @@ def run(tmp_path):
 @pytest.fixture
 def items(run, tmp_path):
     experiment = tiny(tmp_path)
-    command.store_experiment(experiment, run)
+    store_experiment(experiment, run)
     return make_items(plan_units(experiment), experiment, run)
 
 

@@ -42,16 +42,16 @@ def render(content: ReportContent) -> str:
         facts=content.facts,
         images=sum(cluster.size for cluster in content.clusters),
         columns=columns,
-        galleries=[(gallery.arm, _gallery_picture(gallery.images, len(columns))) for gallery in content.galleries],
+        galleries=[(arm, _gallery_picture(images, len(columns))) for arm, images in content.galleries.items()],
         losses=_losses(content.curves),
-        denoisers=_denoisers(content),
+        denoisers=content.denoisers,
         routing=_routing(content),
         usage=_usage(content),
         diagnostic_plots=_diagnostic_plots(metrics["diagnostics"]),
         pictures=len(content.gallery_texts),
         gaps={arm: _text(values["refinement_gap"], ".2e") for arm, values in metrics["diagnostics"].items()},
-        concepts=concepts_page.template_values(content.concepts.facts, content.concepts.images) if content.concepts else
-        None, label_of=plots.label_of, expert_of=plots.expert_of,
+        concepts=content.concepts and concepts_page.template_values(*content.concepts), label_of=plots.label_of,
+        expert_of=plots.expert_of, flops_text=flops_text, count_text=_count_text,
     )  # fmt: skip
 
 
@@ -200,25 +200,6 @@ def _dense_first(key: str) -> tuple[int, str]:
     return (order.index(name) if name in order else len(order)), key
 
 
-def _denoisers(content: ReportContent) -> list[dict[str, Any]]:
-    """Make the rows of the table of networks."""
-    return [
-        {
-            "expert": plots.expert_of(denoiser.unit),
-            "label": plots.label_of(denoiser.unit),
-            "objective": denoiser.objective,
-            "model": denoiser.model,
-            "parameters": _count_text(denoiser.parameters),
-            "precision": denoiser.precision,
-            "images": f"{denoiser.images:,}",
-            "flops": flops_text(denoiser.flops),
-            "passes": "" if denoiser.passes is None else f"{denoiser.passes:.3g}",
-            "rank_hours": f"{denoiser.rank_hours:.3g}",
-        }
-        for denoiser in content.denoisers
-    ]
-
-
 def _count_text(number: int) -> str:
     """Format a number with three digits and a prefix: 675 M."""
     return flops_text(number).removesuffix("FLOP").replace("G", "B").strip()
@@ -232,7 +213,9 @@ def _routing(content: ReportContent) -> list[tuple[str, str, str]]:
     sizes = [cluster.size for cluster in content.clusters]
     largest = f"always naming the largest cluster: {max(sizes) / sum(sizes):.0%}"
     levels = router.noise_levels
-    router_plots = [("Router accuracy", largest, plots.router_accuracy("router", levels, router.accuracy, len(sizes)))]
+    chance = {f"chance, 1/{len(sizes)}": 1 / len(sizes)}
+    plot = plots.by_time("router", levels, router.accuracy, "right cluster", percent=True, levels=chance, limit=1.02)
+    router_plots = [("Router accuracy", largest, plot)]
     if router.calibration:
         plot = plots.by_time("calibration", levels, router.calibration, "calibration error", percent=True)
         router_plots.append(("Router calibration", "how far its confidence is from being right", plot))

@@ -74,12 +74,6 @@ def losses(name: str, curves: dict[str, list[tuple[int, float]]]) -> str:
         return as_svg(figure, name, f"Loss against images seen; the last values are: {reached}.")
 
 
-def router_accuracy(name: str, noise_levels: list[float], accuracy: dict[str, list[float]], experts: int) -> str:
-    """Plot the router's accuracy by noise level, one line per kind of condition, chance as a dashed line."""
-    chance = {f"chance, 1/{experts}": 1 / experts}
-    return by_time(name, noise_levels, accuracy, "right cluster", percent=True, levels=chance, limit=1.02)
-
-
 def by_time(
     name: str,
     times: list[float],

@@ -33,14 +33,6 @@ class ClusterContent:
 
 
 @dataclass(frozen=True)
-class Gallery:
-    """Samples of one arm from the noise that all galleries share. images: uint8 (N, H, W, C)."""
-
-    arm: str
-    images: np.ndarray
-
-
-@dataclass(frozen=True)
 class DenoiserContent:
     """Training of one denoiser: monolith, student or expert."""
 
@@ -73,14 +65,6 @@ class RouterContent:
 
 
 @dataclass(frozen=True)
-class ConceptsContent:
-    """Facts about the concepts, and pictures of those that are shown."""
-
-    facts: ConceptFacts
-    images: ConceptImages
-
-
-@dataclass(frozen=True)
 class ReportContent:
     """Content of the whole report."""
 
@@ -100,12 +84,18 @@ class ReportContent:
     """Kind of condition of the samples: 'class', 'caption', or '' for networks without a condition."""
     gallery_texts: list[str]
     """Requested class or caption of each picture in a gallery."""
-    galleries: list[Gallery]
-    """Galleries of the dense models, the ensemble's arms, then every expert alone."""
+    galleries: dict[str, np.ndarray]
+    """Samples, uint8 (N, H, W, C), of the dense models, the ensemble's arms, then every expert alone, by name.
+
+    All start from the same noise.
+    """
     curves: dict[str, list[tuple[int, float]]]
     """Loss curves by unit: (images seen, mean loss)."""
     router: RouterContent | None
     usage: dict[str, np.ndarray]
     """For every ensemble arm, each expert's share of the samples at each sampling step: (steps, K), rows sum to 1."""
-    concepts: ConceptsContent | None = None
-    """None for a run that counts none, or whose stage concept_analysis is not complete."""
+    concepts: tuple[ConceptFacts, ConceptImages] | None = None
+    """Facts about the concepts, and pictures of those that are shown.
+
+    None for a run that counts none, or whose stage concept_analysis is not complete.
+    """

@@ -1,7 +1,5 @@
 """Statistics over the seeds of a sweep: mean and standard deviation of every metric."""
 
-import csv
-import io
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,8 +8,7 @@ from typing import Any
 
 from hpcddm.evaluation.metrics import all_metrics
 from hpcddm.evaluation.metrics.base import Metric
-from hpcddm.evaluation.sweep_results.setting_results import SettingResult
-from hpcddm.files import atomic
+from hpcddm.evaluation.sweep_results.setting_results import SettingResult, write_lines
 
 SEED = "seed"
 SEEDS_CSV = "seeds.csv"
@@ -65,13 +62,11 @@ def _spread(setting: dict[str, Any], arm: str, by_seed: list[dict[str, float]]) 
 def write_seeds(spreads: list[SeedStatistics], path: Path) -> None:
     """Write one line for each setting and arm."""
     keys = list(dict.fromkeys(key for spread in spreads for key in spread.setting))
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
     metrics = [metric.key for metric in all_metrics()]
     columns = [column for metric in metrics for column in (metric, f"{metric}_sd")]
-    writer.writerow([*keys, "arm", "seeds", *columns])
+    lines: list[list[object]] = [[*keys, "arm", "seeds", *columns]]
     for spread in spreads:
         setting = [spread.setting.get(key, "") for key in keys]
         pairs = [spread.figures.get(metric, ("", "")) for metric in metrics]
-        writer.writerow([*setting, spread.arm, spread.seeds, *(value for pair in pairs for value in pair)])
-    atomic.write_text(path, file.getvalue(), durable=False)
+        lines.append([*setting, spread.arm, spread.seeds, *(value for pair in pairs for value in pair)])
+    write_lines(lines, path)

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,16 +84,21 @@ def varied_keys(rows: list[SettingResult]) -> dict[str, str]:
 def write_csv(rows: list[SettingResult], path: Path) -> None:
     """Write one line for each setting and arm; a setting without results has one line with its state."""
     keys = list(dict.fromkeys(key for row in rows for key in row.setting))
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
     full_keys = {key for row in rows for figures in row.arms.values() for key in figures if "@" in key or key == FID}
     columns = [*(metric.key for metric in all_metrics()), "images", "train_flops", *sorted(full_keys)]
-    writer.writerow(["label", *keys, "state", "arm", *columns, "remark"])
+    lines: list[list[object]] = [["label", *keys, "state", "arm", *columns, "remark"]]
     for row in rows:
         values = [row.setting.get(key, "") for key in keys]
         for arm, figures in (row.arms or {"": {}}).items():
             cells = [figures.get(column, "") for column in columns]
-            writer.writerow([row.label, *values, row.state, arm, *cells, row.remark])
+            lines.append([row.label, *values, row.state, arm, *cells, row.remark])
+    write_lines(lines, path)
+
+
+def write_lines(lines: Iterable[Iterable[object]], path: Path) -> None:
+    """Write a CSV file, not synced: the same command writes it again."""
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(lines)
     atomic.write_text(path, file.getvalue(), durable=False)
 
 

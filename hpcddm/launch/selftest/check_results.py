@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 
@@ -32,21 +33,11 @@ class CheckResult:
         return row | {"seen": self.finding, "advice": self.advice}
 
 
-def ok(seconds: float | None, finding: str) -> CheckResult:
-    """Return the row of a check that passed."""
-    return CheckResult(CheckVerdict.OK, seconds, finding)
-
-
-def warn(seconds: float | None, finding: str, advice: str) -> CheckResult:
-    """Return the row of a check that passed, but with a disadvantage that the advice avoids."""
-    return CheckResult(CheckVerdict.WARN, seconds, finding, advice)
-
-
-def fail(seconds: float | None, finding: str, advice: str) -> CheckResult:
-    """Return the row of a check that failed, so that trainings are not safe on this site."""
-    return CheckResult(CheckVerdict.FAIL, seconds, finding, advice)
-
-
-def not_run(finding: str, advice: str) -> CheckResult:
-    """Return the row of a check that could not run because another check failed."""
-    return CheckResult(CheckVerdict.NOT_RUN, None, finding, advice)
+ok = partial(CheckResult, CheckVerdict.OK)
+"""Row of a check that passed, from seconds and finding."""
+warn = partial(CheckResult, CheckVerdict.WARN)
+"""Row of a check that passed, but with a disadvantage that the advice avoids; from seconds, finding and advice."""
+fail = partial(CheckResult, CheckVerdict.FAIL)
+"""Row of a check that failed, so that trainings are not safe on this site; from seconds, finding and advice."""
+not_run = partial(CheckResult, CheckVerdict.NOT_RUN, None)
+"""Row of a check that could not run because another check failed; from finding and advice."""

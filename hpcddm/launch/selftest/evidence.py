@@ -153,6 +153,8 @@ class Evidence:
             return self._never_started(part, element)
         if start.text("setup.done") is None and part not in self.waiting:
             return not_run("the setup lines ended the job", "see environment")
+        if step != "meet" and start.text("meet.exit") not in (None, "0"):
+            return not_run("the ranks did not meet", "see ranks, rendezvous")
         if start.text(f"{step}.exit") is None and part in self.waiting:
             advice = f"look at {self.folder}, then try with a longer --timeout"
             return fail(None, f"no answer in time: {self.waiting[part]}", advice)

@@ -21,8 +21,6 @@ from hpcddm.evaluation.report.cluster_facts import RANDOM, PartitionFacts
 from hpcddm.evaluation.report.concept_facts import ConceptFacts
 from hpcddm.evaluation.report.report_content import (
     ClusterContent,
-    ConceptsContent,
-    Gallery,
     ReportContent,
     RouterContent,
 )
@@ -223,7 +221,9 @@ def _evaluator(experiment: Experiment, unit: Unit, key: str) -> dict[str, Any]:
     return {"name": name, "sha256": digests[WEIGHTS], "heldout_accuracy": unit.inputs[key].results["heldout_accuracy"]}
 
 
-def _content(experiment: Experiment, unit: Unit, metrics: dict[str, Any], galleries: list[Gallery]) -> ReportContent:
+def _content(
+    experiment: Experiment, unit: Unit, metrics: dict[str, Any], galleries: dict[str, np.ndarray]
+) -> ReportContent:
     dense, (asked_for, gallery_texts) = _train_flops(experiment, unit.inputs), _asked(experiment, unit)
     facts = _facts(experiment, unit)
     return ReportContent(
@@ -289,12 +289,12 @@ def _facts(experiment: Experiment, unit: Unit) -> PartitionFacts | None:
     return facts
 
 
-def _concepts(unit: Unit) -> ConceptsContent | None:
+def _concepts(unit: Unit) -> tuple[ConceptFacts, concept_images.ConceptImages] | None:
     """Read the facts about the concepts; None without concepts, or if their stage is not complete."""
     if CONCEPT_ANALYSIS not in unit.inputs:
         return None
     facts = ConceptFacts.read(unit.input(CONCEPT_ANALYSIS, CONCEPTS_FILE))
-    return ConceptsContent(facts, concept_images.read(unit.input(CONCEPT_ANALYSIS, SHOWN_FILE)))
+    return facts, concept_images.read(unit.input(CONCEPT_ANALYSIS, SHOWN_FILE))
 
 
 def _clusters(experiment: Experiment, unit: Unit, facts: PartitionFacts | None) -> list[ClusterContent]:
@@ -324,13 +324,12 @@ class SharedSamples:
         self.alone = [f"expert-{index}" for index, expert in enumerate(self.ensemble.experts) if expert is not None]
         self.done = 0
 
-    def galleries(self) -> list[Gallery]:
+    def galleries(self) -> dict[str, np.ndarray]:
         """Draw the gallery of every arm and of every expert alone, all from the same noise."""
-        galleries = []
+        galleries = {}
         for arm in (*self.arms, *self.alone):
             self._report_progress()
-            drawn = sample(self._field(arm), *self.drawn_from)
-            galleries.append(Gallery(arm, self.space.to_images(drawn)))
+            galleries[arm] = self.space.to_images(sample(self._field(arm), *self.drawn_from))
         return galleries
 
     def diagnostics(self) -> dict[str, dict[str, Any]]:

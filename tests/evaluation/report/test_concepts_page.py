@@ -12,7 +12,6 @@ import pytest
 from hpcddm.evaluation.concepts.summary_text import summarise
 from hpcddm.evaluation.report import concept_images, concepts_page, page
 from hpcddm.evaluation.report.concept_facts import MAX_LETTERS, MAX_NEVER, MAX_SHOWN, ConceptFacts, shown_name
-from hpcddm.evaluation.report.report_content import ConceptsContent
 from tests.concept_contents import ARM, DENSE, content, pictures
 from tests.evaluation.report.test_page import CASES as REPORTS
 from tests.evaluation.report.test_page import Page, bare, require_whole
@@ -181,7 +180,7 @@ def test_the_report_holds_the_same_part_or_nothing_of_it():
     made = facts("two experts")
     shown = pictures(made.content, made.pictured())
     report = bare(REPORTS["usual"])
-    with_part = Page(page.render(dataclasses.replace(report, concepts=ConceptsContent(made, shown))))
+    with_part = Page(page.render(dataclasses.replace(report, concepts=(made, shown))))
     part = Page(rendered("two experts")).text
     assert part[part.index(made.answer.headline) :] in with_part.text
     assert {"href": "#concepts"} in with_part.all("a") and "oncepts" not in page.render(report).partition("<body>")[2]

@@ -82,7 +82,7 @@ def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=F
         facts=None,
         asked_for="class",
         gallery_texts=[number % classes for number in range(20)],
-        galleries=[contents.Gallery(arm, pictures(20)) for arm in [*arms, *(f"expert-{k}" for k in range(experts))]],
+        galleries={arm: pictures(20) for arm in [*arms, *(f"expert-{k}" for k in range(experts))]},
         curves={"train/monolith": [[1024, 1.0], [2048, 0.5]], "evaluators/classifier": [[1024, 2.0]], "router/all": []},
         router=RouterContent(
             noise_levels=[0.1, 0.5, 0.9],
@@ -97,7 +97,7 @@ def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=F
 def bare(given):
     """The same without what takes time to draw."""
     return dataclasses.replace(given, clusters=[ClusterContent(0, 9, {"random": np.zeros((1, 8, 8, 1), np.uint8)})],
-                               gallery_texts=[], galleries=[], curves={}, router=None, usage={}, denoisers=[],
+                               gallery_texts=[], galleries={}, curves={}, router=None, usage={}, denoisers=[],
                                metrics=given.metrics | {"diagnostics": {}})  # fmt: skip
 
 
@@ -146,7 +146,7 @@ CASES = {
     "a router whose calibration nobody measured": dataclasses.replace(
         content(), router=RouterContent([0.1, 0.9], {"with condition": [0.9, 0.4]}, {}, {})
     ),
-    "no galleries": dataclasses.replace(content(), galleries=[], gallery_texts=[]),
+    "no galleries": dataclasses.replace(content(), galleries={}, gallery_texts=[]),
     "an empty cluster": dataclasses.replace(content(experts=2), clusters=[
         ClusterContent(index, 9, {"random": np.zeros((count, 8, 8, 1), np.uint8)}) for index, count in enumerate((0, 3))
     ]),

@@ -24,7 +24,7 @@ def drawn():
     shares = np.random.default_rng(0).dirichlet(np.ones(4), 20)
     return {
         "losses": plots.losses("losses", {"train/monolith": curve(50, 0.1), "train/expert-00": curve(12, 0.2)}),
-        "router": plots.router_accuracy("router", [0.1, 0.9], {"with condition": [1.0, 0.6]}, experts=4),
+        "router": plots.by_time("router", [0.1, 0.9], {"with condition": [1.0, 0.6]}, "right cluster", percent=True),
         "usage": plots.usage("usage", shares, TIMES),
         "entropy": plots.by_time("entropy", TIMES, {"top-1": shares[:, 0], "full": shares[:, 1]}, "entropy"),
     }

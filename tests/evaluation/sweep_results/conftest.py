@@ -45,7 +45,7 @@ def sweep(write, home, tmp_path, monkeypatch):
 
     def call(*guidance, options=(), values=None, fails=False, **queue):
         taking = Taking(home, **queue)
-        monkeypatch.setattr("hpcddm.commands.submit.create_launcher", lambda site, where: taking)
+        monkeypatch.setattr("hpcddm.commands.submission_flow.create_launcher", lambda site, where: taking)
         file = write(*guidance, **(values or {}))
         done = hpcddm("sweep", file, "--site", tmp_path / "north.yaml", "--dir", home.root, *options)
         assert (done.exit_code != 0) == fails, done.output

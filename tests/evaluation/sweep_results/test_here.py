@@ -50,7 +50,7 @@ def here(write, home, tmp_path, monkeypatch):
 
     def call(*guidance, broken=()):
         machine = Machine(home, broken)
-        monkeypatch.setattr("hpcddm.commands.submit.create_launcher", lambda site, where: machine)
+        monkeypatch.setattr("hpcddm.commands.submission_flow.create_launcher", lambda site, where: machine)
         return machine.order, hpcddm("sweep", write(*guidance), "--site", tmp_path / "here.yaml", "--dir", home.root)
 
     return call

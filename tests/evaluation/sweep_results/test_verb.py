@@ -232,7 +232,7 @@ def test_what_continues_a_sweep_follows_what_was_submitted(sweep, home, tmp_path
     mine.write_text("# another one\n")
     (tmp_path / "experiments").rename(tmp_path / "moved")
     continued = Taking(home)
-    monkeypatch.setattr("hpcddm.commands.submit.create_launcher", lambda site, where: continued)
+    monkeypatch.setattr("hpcddm.commands.submission_flow.create_launcher", lambda site, where: continued)
     moved = replace(rest, experiment=str(tmp_path / "moved/base.yaml"))
     assert command.submit_settings(rest.sweep, str(home.site("north")), home.root, False, False, rest=moved) == 0
     assert {*names(continued)} == {*rest.units, "table/all"}

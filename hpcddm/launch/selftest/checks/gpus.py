@@ -6,7 +6,7 @@ Its step on the nodes is that of `collective`.
 from collections import Counter
 
 from hpcddm.launch.checks.gpu_requests import all_resource_keys, gpu_remarks
-from hpcddm.launch.selftest.check_results import CheckResult, fail, not_run, ok, warn
+from hpcddm.launch.selftest.check_results import CheckResult, fail, ok, warn
 from hpcddm.launch.selftest.checks import collective
 from hpcddm.launch.selftest.evidence import CHECKED_STAGE, Evidence, TrialJob
 
@@ -24,11 +24,8 @@ def evaluate(evidence: Evidence) -> CheckResult:
         return row(None, "; ".join(texts), "as it says; hpcddm submit refuses it")
     if not gpus_per_node:
         return ok(None, f"{CHECKED_STAGE} asks for none")
-    start = evidence.last(TrialJob.NODES)
-    records = collective.read_answers(start)
+    records = collective.read_answers(evidence.last(TrialJob.NODES))
     if not records:
-        if start and start.text("meet.exit") not in (None, "0"):
-            return not_run("the ranks did not meet", "see ranks, rendezvous")
         return evidence.missing_result(TrialJob.NODES, 0, collective.STEP)
     without = [record for record in records if record["device"] in ("", "cpu")]
     if without:
