@@ -13,7 +13,7 @@ from hpcddm.errors.printing import printable
 Location = tuple[str | int, ...]
 """Keys and positions that lead to a value in nested settings."""
 MAX_LINES = 20
-"""Number of mistakes that have a line each; of further ones the keys are named."""
+"""Number of mistakes that have a line each."""
 MIN_SIMILARITY = 0.7
 """Likeness of two words, by difflib, from which one is taken for the other misspelt."""
 MAX_VALUE_LENGTH = 80
@@ -98,41 +98,23 @@ class _SettingError:
 def format_errors(error: ValidationError, schema: type[Any], values: Any, origins: Origins) -> list[str]:
     """Format all errors of a validation, one line each, with the valid keys where a key is unknown.
 
-    A key that is missing because it is misspelt has one line; keys that one mapping lacks have one line, too.
+    A key that is missing because it is misspelt has one line.
     """
     mistakes = list(_setting_errors(error, schema, values))
     misspelt = {(*mistake.location[:-1], near) for mistake in mistakes for near in _near(mistake)}
     mistakes = [mistake for mistake in mistakes if mistake.type != "missing" or mistake.location not in misspelt]
-    mistakes.sort(key=lambda mistake: _ORDER.get(mistake.type, 2))
-    keys: dict[str, list[str]] = {}
-    for mistake, text in _texts(mistakes):
-        keys.setdefault(f"{origins.describe_cause(mistake)}: {text}", []).append(mistake.key)
-    lines = list(keys)
-    if len(lines) > MAX_LINES:
-        rest = list(dict.fromkeys(key for line in lines[MAX_LINES:] for key in keys[line]))
-        lines[MAX_LINES:] = [f"{origins.file}: and {len(rest)} more: {', '.join(rest)}"]
-    return lines
-
-
-def _texts(mistakes: list[_SettingError]) -> Iterator[tuple[_SettingError, str]]:
-    """Yield every line to show without its place; the valid keys of a mapping stand in the first line about it."""
+    lines: dict[str, None] = {}
     told: set[Location] = set()
-    lacking: dict[Location, list[str]] = {}
-    for mistake in mistakes:
-        if mistake.type == "missing":
-            lacking.setdefault(mistake.location[:-1], []).append(str(mistake.location[-1]))
-    for mistake in mistakes:
+    for mistake in sorted(mistakes, key=lambda mistake: _ORDER.get(mistake.type, 2)):
         parent, text = mistake.location[:-1], f"{mistake.key}: {mistake.text}" if mistake.key else mistake.text
-        if mistake.type == "missing":
-            if len(lacking[parent]) > 1:
-                holder = f"{'.'.join(map(str, parent))}: " if parent else ""
-                text = f"{holder}these keys are needed: {', '.join(lacking[parent])}"
-        elif mistake.keys:
-            near = _near(mistake)
-            text += f"; valid keys: {', '.join(mistake.keys)}" if parent not in told else ""
-            text += f"; did you mean '{near[0]}'?" if near else ""
+        if mistake.keys and parent not in told:
+            # The valid keys of a mapping stand in the first line about it.
+            text += f"; valid keys: {', '.join(mistake.keys)}"
             told.add(parent)
-        yield mistake, text
+        text += "".join(f"; did you mean '{near}'?" for near in _near(mistake))
+        lines[f"{origins.describe_cause(mistake)}: {text}"] = None
+    more = len(lines) - MAX_LINES
+    return [*lines][:MAX_LINES] + ([f"{origins.file}: and {more} more"] if more > 0 else [])
 
 
 def _near(mistake: _SettingError) -> list[str]:

@@ -71,7 +71,7 @@ BLAMED = {
     "seed=-1": ": seed: input should be greater",
     "colours.red=3": ": colours: unknown key",
     "experts.training.imges=3": ": experts.training.imges: unknown key",
-    "experts.extra=[{name: hats}]": ": experts.extra.0: these keys are needed: list, images, batch",
+    "experts.extra=[{name: hats}]": ": experts.extra.0.list: this key is needed",
     "experts.model.name=x": ": experts.model: unknown name 'x'",
     "router.model.name=uniform_router": "tiny.yaml:DEPTH (with OVERRIDE): router.model.depth: unknown key",
     "cluster.experts=16": "tiny.yaml:CLUSTERING (with OVERRIDE): cluster.clustering: fine 8 is less than experts 16",
@@ -128,15 +128,14 @@ def test_a_setting_of_a_sweep_is_blamed_with_the_line_of_its_key(tmp_path, monke
     assert mistakes(read_sweep, "sweep.yaml")[0].startswith("sweep.yaml:4: set: seed: input should be greater")
 
 
-def test_of_many_mistakes_every_key_is_named_and_the_first_ones_have_lines_of_their_own(tmp_path):
+def test_of_many_mistakes_the_first_ones_have_lines_and_the_others_are_counted(tmp_path):
     path = tmp_path / "e.yaml"
     path.write_text("".join(f"key{number}: {number}\n" for number in range(40)))
     lines = mistakes(load_experiment, str(path))
     assert lines[0] == f"{path}: data: this key is needed"
     assert lines[1].startswith(f"{path}:1: key0: unknown key; valid keys: name, seed, site")
     assert lines[2:-1] == [f"{path}:{n + 1}: key{n}: unknown key" for n in range(1, MAX_LINES - 1)]
-    rest = [f"key{n}" for n in range(MAX_LINES - 1, 40)]
-    assert lines[-1] == f"{path}: and {len(rest)} more: {', '.join(rest)}"
+    assert lines[-1] == f"{path}: and {41 - MAX_LINES} more"
 
 
 def test_a_site_names_all_mistakes_of_its_stages(tmp_path):
