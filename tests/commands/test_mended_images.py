@@ -60,7 +60,7 @@ def here(monkeypatch):
     monkeypatch.setattr("hpcddm.jobs.unit_inputs.PAUSES", ())
     monkeypatch.setattr(entry, "_prepare_environment", lambda spec: None)
     monkeypatch.setattr("hpcddm.jobs.attempt.Attempt.redirect_output", lambda attempt, rank: None)
-    for verb in ("retry", "submit"):
+    for verb in ("retry", "submission_flow"):
         monkeypatch.setattr(f"hpcddm.commands.{verb}.create_launcher", Here)
 
 

@@ -52,7 +52,7 @@ NOT_SUBMITTED = dict.fromkeys([check for check in ON_SLURM[1:-1] if check != "GP
 BROKEN = {
     "wrong partition": Broken(
         {"partition": "gpu"}, {"submit": "FAIL"} | NOT_SUBMITTED, "submit", "invalid partition",
-        "set partition; partitions here: high, main",
+        "set partition",
     ),
     "time limit above the partition's": Broken(
         {"stages": {"train": {"nodes": 2, "minutes": 90}}}, {"submit": "FAIL"} | NOT_SUBMITTED, "submit",

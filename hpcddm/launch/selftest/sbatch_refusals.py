@@ -8,14 +8,12 @@ from collections.abc import Callable
 from hpcddm.config.site import Resources, Site
 from hpcddm.launch.selftest.check_results import CheckResult, CheckVerdict
 from hpcddm.launch.selftest.evidence import checked_stage
-from hpcddm.launch.slurm.client import SlurmUnavailable, call_slurm, cluster_flag, error_text, query_slurm
+from hpcddm.launch.slurm.client import SlurmUnavailable, call_slurm, cluster_flag, error_text
 from hpcddm.launch.slurm.slurm_cluster import SlurmCluster, site_key
-from hpcddm.runs.group_permissions import current_user
 
 Shapes = dict[str, Resources]
 """Resources of the stages of a site, by the name of a stage."""
 
-ASSOCIATIONS = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={current_user()}")
 ERROR_PATTERNS = (
     ("partition", r"partition name|invalid partition|no partition specified|not permitted to use this partition"),
     ("qos", r"\bqos specification|invalid ?qos"),
@@ -28,17 +26,6 @@ ERROR_PATTERNS = (
     ("nodes", r"node configuration|node count|more processors|cpu count|task count|nodes"),
 )
 """Site keys, each with the pattern of sbatch's refusals that are about it; the first match counts."""
-VALID = {
-    "partition": ("partitions", ("sinfo", "-h", "-o", "%R")),
-    "qos": ("your QOS", (*ASSOCIATIONS, "format=QOS")),
-    "account": ("your accounts", (*ASSOCIATIONS, "format=Account")),
-    "minutes": ("limits", ("sinfo", "-h", "-o", "%R %l")),
-    "constraint": ("features", ("sinfo", "-h", "-o", "%f")),
-    "gpus": ("GPUs", ("sinfo", "-h", "-o", "%R %G")),
-    "memory_gb": ("MB per node", ("sinfo", "-h", "-o", "%R %m")),
-    "nodes": ("nodes and cores per node", ("sinfo", "-h", "-o", "%R %Dx%c")),
-}
-"""Commands that list the valid values of a key on the cluster, each with a name for those values."""
 
 
 def shapes(site: Site, cluster: str | None = None) -> Shapes:
@@ -80,23 +67,11 @@ def accepted_result(site: Site, seconds: float, cluster: str | None = None) -> C
 
 
 def advice(site: Site, stage: str, against: str) -> str:
-    """Name the key that a refusal is about, and the values that would be valid."""
+    """Name the key that a refusal is about."""
     key = next((key for key, pattern in ERROR_PATTERNS if re.search(pattern, against, re.IGNORECASE)), None)
     if key is None:
         return "look at partition, account, qos, resources, extra_sbatch"
-    place = "gpus_per_node, gpu_type or gpus_flag" if key == "gpus" else site_key(site, stage, key)
-    return f"set {place}{_valid(key)}"
-
-
-def _valid(key: str) -> str:
-    if key not in VALID:
-        return ""
-    label, command = VALID[key]
-    try:
-        values = sorted({line.strip() for line in query_slurm(*command).splitlines()} - {"(null)", ""})
-    except SlurmUnavailable:
-        values = []
-    return f"; {label} here: {', '.join(values)}" if values else f"; {label} cannot be listed with {command[0]}"
+    return f"set {'gpus_per_node, gpu_type or gpus_flag' if key == 'gpus' else site_key(site, stage, key)}"
 
 
 def _try(script: str, cluster: str | None) -> str:

@@ -31,25 +31,23 @@ def test_a_reason_to_wait_for_ever_must_stand(tmp_path, site, monkeypatch, secon
 
 
 REFUSALS = {
-    "Batch job submission failed: Invalid partition name specified": "set partition;",
-    "Invalid account or account/partition combination specified": "set account;",
-    "Batch job submission failed: Invalid qos specification": "set qos;",
-    "accepted, but pending because (PartitionTimeLimit)": "set resources.minutes;",
-    "Requested time limit is invalid (missing or exceeds some limit)": "set resources.minutes;",
-    "Invalid feature specification": "set constraint;",
-    "Invalid generic resource (gres) specification": "set gpus_per_node, gpu_type or gpus_flag;",
-    "Memory specification can not be satisfied": "set resources.memory_gb;",
+    "Batch job submission failed: Invalid partition name specified": "set partition",
+    "Invalid account or account/partition combination specified": "set account",
+    "Batch job submission failed: Invalid qos specification": "set qos",
+    "accepted, but pending because (PartitionTimeLimit)": "set resources.minutes",
+    "Requested time limit is invalid (missing or exceeds some limit)": "set resources.minutes",
+    "Invalid feature specification": "set constraint",
+    "Invalid generic resource (gres) specification": "set gpus_per_node, gpu_type or gpus_flag",
+    "Memory specification can not be satisfied": "set resources.memory_gb",
     "unrecognized option '--bogus'": "set extra_sbatch",
-    "Requested node configuration is not available": "set stages.train.nodes;",
+    "Requested node configuration is not available": "set stages.train.nodes",
     "Zero Bytes were transmitted or received": "look at partition, account",
 }
 
 
-def test_a_refusal_names_the_key(site, monkeypatch):
-    monkeypatch.setattr(sbatch_refusals, "query_slurm", lambda *command: "one\ntwo\n")
+def test_a_refusal_names_the_key(site):
     for words, advice in REFUSALS.items():
-        said = sbatch_refusals.advice(site, "train", words)
-        assert said.startswith(advice) and ("here: one, two" in said) == advice.endswith(";"), words
+        assert sbatch_refusals.advice(site, "train", words).startswith(advice), words
 
 
 def test_a_key_of_one_stage_is_named_with_its_stage():
