@@ -1,4 +1,4 @@
-"""`hpcddm evaluate` beside another program, end to end: the same PNGs and weights of Inception give the same figures."""
+"""`hpcddm evaluate` beside another program, end to end: the same PNGs and weights give the same figures."""
 
 import json
 import os
