@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -46,21 +46,9 @@ class ArrayItem:
         return self.run.spec(self.unit.key)
 
 
-def make_items(units: Sequence[PlannedUnit], experiment: Experiment, run: RunDir, folder: str = "") -> list[ArrayItem]:
-    """Create the items for the units of one run.
-
-    Args:
-        units: The units.
-        experiment: Experiment of the run.
-        run: The run.
-        folder: Path of the run relative to its home; '' if the run is its own home.
-    """
-    prefix = f"{folder}/" if folder else ""
-    items = []
-    for unit in units:
-        needs = tuple(f"{prefix}{key}" for key in unit.inputs)
-        items.append(ArrayItem(run, unit, experiment, f"{prefix}{unit.key}", needs))
-    return items
+def make_items(units: Iterable[PlannedUnit], experiment: Experiment, run: RunDir) -> list[ArrayItem]:
+    """Create the items for units of a run that is its own home."""
+    return [ArrayItem(run, unit, experiment, unit.key, tuple(unit.inputs)) for unit in units]
 
 
 def group_into_arrays(items: Sequence[ArrayItem], site: Site) -> list[list[ArrayItem]]:

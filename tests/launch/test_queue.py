@@ -1,6 +1,7 @@
 """A run's arrays: what they hold, what they wait for, and what is left when the cluster takes less."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
@@ -112,12 +113,20 @@ def test_units_that_read_others_of_their_stage_are_an_array_behind_these(run, tm
     assert ["concept_scores/000", "concept_scores/alignment"] in found, "neither reads the other"
 
 
+def items_below(label, units, experiment, run):
+    """Make the items of one run of a sweep."""
+    return [
+        replace(item, name=f"{label}/{item.name}", needs=tuple(f"{label}/{name}" for name in item.needs))
+        for item in make_items(units, experiment, run)
+    ]
+
+
 def test_no_array_reads_a_later_one_whatever_runs_lack(tmp_path):
     experiment, site = tiny(tmp_path, **INSIDE), Site(name="north", scheduler="slurm")
     units, runs = plan_units(experiment), [RunDir(tmp_path / name) for name in ("one", "other")]
     for lacking in ({"latents/scale", "concept_tags/heldout-000", "report/all"}, {"encode_captions/001"}, set()):
         some = [unit for unit in units if unit.key in lacking]
-        items = [*make_items(some, experiment, runs[0], "one"), *make_items(units, experiment, runs[1], "other")]
+        items = [*items_below("one", some, experiment, runs[0]), *items_below("other", units, experiment, runs[1])]
         places = {item.name: place for place, group in enumerate(group_into_arrays(items, site)) for item in group}
         assert len(places) == len(items)
         assert all(places[name] < places[item.name] for item in items for name in item.needs if name in places)
@@ -151,7 +160,8 @@ def test_an_array_may_hold_units_of_several_runs(tmp_path):
     home, experiment = RunDir(tmp_path / "sweep"), tiny(tmp_path)
     home.root.mkdir()
     runs = {label: RunDir(home.root / label) for label in ("a", "b")}
-    items = [item for label, one in runs.items() for item in make_items(plan_units(experiment), experiment, one, label)]
+    units = plan_units(experiment)
+    items = [item for label, one in runs.items() for item in items_below(label, units, experiment, one)]
     queue = Queue(home)
     planned_arrays, _ = plan_arrays(items, home, queue)
     submitted = list(submit_planned(planned_arrays, home, queue, {}))

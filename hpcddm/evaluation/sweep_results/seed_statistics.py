@@ -34,10 +34,10 @@ class SeedStatistics:
         return metric.text(mean) + beside
 
 
-def statistics_over_seeds(rows: Iterable[SettingResult], fewest: int = 2) -> list[SeedStatistics]:
-    """Compute one entry for each setting and arm, in the rows' order; none for fewer seeds than `fewest`."""
+def statistics_over_seeds(rows: Iterable[SettingResult]) -> list[SeedStatistics]:
+    """Compute one entry for each setting and arm, in the rows' order; none for a single seed."""
     rows = list(rows)
-    if len({row.setting.get(SEED) for row in rows}) < fewest:
+    if len({row.setting.get(SEED) for row in rows}) < 2:
         return []
     groups: dict[str, tuple[dict[str, Any], dict[str, list[dict[str, float]]]]] = {}
     for row in rows:
