@@ -61,9 +61,9 @@ class Origins:
         names = {(*error.location[:length], "name") for length in range(len(error.location))}
         related = [text for place, text in self.changes.items() if place[: len(below)] == below or place in names]
         changes = ", ".join(dict.fromkeys(related))
-        if not changes or error.location not in self.lines:
-            return changes or self.line(error.location)
-        return f"{self.line(error.location)} (with {changes})"
+        if not changes or not self.lines:
+            return self.line(error.location)
+        return f"{self.line(error.location)} (with {changes})" if error.location in self.lines else changes
 
 
 def _nearest(places: dict[Location, Any], location: Location) -> Any:

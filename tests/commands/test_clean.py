@@ -125,7 +125,7 @@ def test_while_the_user_thinks_others_may_submit_and_what_they_take_up_again_sta
 
     monkeypatch.setattr(command.click, "confirm", think)
     monkeypatch.setattr(command.sys, "stdin", SimpleNamespace(isatty=lambda: True))
-    assert command.clean.callback(run.root, yes=False) == 0
+    assert command.clean.callback(run, yes=False) == 0
     assert bad.is_dir() and (run.logs(EXPERT) / "attempt-1" / "rank0.log").exists()
     assert not gone.exists() and not (run.logs(OTHER) / "attempt-1" / "rank0.log").exists()
 

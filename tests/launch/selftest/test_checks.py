@@ -150,7 +150,7 @@ CASES = {
     "a setup line": (environment, SETUP_FAILED, FAIL, "'module load nix' ended with 127", "setup"),
     "sums": (collective, summed({}, {"seconds": 0.64}), OK, "gloo sums 64 MB over 2 ranks at 0.10 GB/s per rank", ""),
     "no sum": (collective, CLOSED, FAIL, "Connection closed by peer", "NCCL_SOCKET_IFNAME"),
-    "not tried": (collective, summed({}, {}, meet__exit="1"), NOT_RUN, "", ""),
+    "not tried": (collective, summed(meet__exit="1"), NOT_RUN, "did not meet", "rendezvous"),
     "one answer": (collective, summed({}, collective__exit="137"), FAIL, "ended with 137", ""),
     "no GPUs": (gpus, summed({}, {}), OK, "train asks for none", ""),
     "a GPU each": (gpus, summed(A100, A100), OK, "2 ranks on 2 nodes have one each: 2 x A100", "", ONE_GPU),
