@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 import click
 
-from hpcddm.commands.options import RUN
-from hpcddm.commands.unit_arguments import matching_units
+from hpcddm.commands.options import RUN, matching_units
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError, SchedulerUnreachable, UserError
 from hpcddm.errors.next_step import NextStep, step

@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from hpcddm.commands.log_tail import follow
-from hpcddm.commands.options import RUN, UNIT
-from hpcddm.commands.unit_arguments import matching_unit
+from hpcddm.commands.options import RUN, UNIT, matching_unit
 from hpcddm.errors import ConfigError
 from hpcddm.errors.printing import MAX_LINE_CHARACTERS, echo, printable
 from hpcddm.files import checked_reads

@@ -15,8 +15,7 @@ import click
 
 from hpcddm.commands import prefetch_hub
 from hpcddm.commands.options import OVERRIDES, PATH
-from hpcddm.commands.prefetch_data import fetch_download, fetch_idx, is_needed
-from hpcddm.commands.prefetch_tools import ToolError, run_tool, staging
+from hpcddm.commands.prefetch_data import ToolError, fetch_download, fetch_idx, is_needed, run_tool, staging
 from hpcddm.config import paths, pretrained, variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.package_data import find_yaml

@@ -4,11 +4,10 @@ from typing import Any
 
 import click
 
-from hpcddm.commands.options import RUN, TRUST
+from hpcddm.commands.options import RUN, TRUST, matching_units
 from hpcddm.commands.submit import submit_missing
 from hpcddm.commands.submit_messages import require_no_refusal
 from hpcddm.commands.trusted_settings import trusted_site_and_template
-from hpcddm.commands.unit_arguments import matching_units
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.config.strict_yaml import parse_value

@@ -4,8 +4,7 @@ import time
 
 import click
 
-from hpcddm.commands.options import RUN
-from hpcddm.commands.unit_arguments import matching_unit
+from hpcddm.commands.options import RUN, matching_unit
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError, UserError

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpcddm.commands import prefetch_tools
+from hpcddm.commands import prefetch_data
 from hpcddm.errors import UserError
 from hpcddm.files import atomic
 from hpcddm.loading.load_experiment import load_experiment
@@ -162,7 +162,7 @@ def test_ctrl_c_leaves_nothing_half_and_the_same_command_goes_on(npm, monkeypatc
 
     with monkeypatch.context() as patched:
         if where == "while it fetches":
-            patched.setattr(prefetch_tools.subprocess, "run", interrupted)
+            patched.setattr(prefetch_data.subprocess, "run", interrupted)
         else:
             steps = iter([archives._write] * 3 + [interrupted])
             patched.setattr(archives, "_write", lambda *given: next(steps)(*given))
