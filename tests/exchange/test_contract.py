@@ -27,9 +27,7 @@ from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import signing, ssh_keys
 from hpcddm.exchange.bundle import SiteWord
 from hpcddm.exchange.contract import FILE, PARTITION, PROBE
-from hpcddm.files.tensor_file import TensorFile
 from hpcddm.loading.content_hashes import with_content_hashes
-from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import contracts as run_contracts
 from hpcddm.runs import manifest
@@ -69,28 +67,6 @@ def test_a_contract_has_every_recipe_and_the_digest_of_every_list(shared):
     units = {unit.key: unit for unit in plan_units(stored_experiment(run))}
     assert contract.experts[KEY].settings == json.loads(json.dumps(units[KEY].fingerprint_settings))
     assert contract.data.train == 200 and contract.data.heldout == 80 and contract.data.license == "CC0"
-
-
-def test_the_tensor_table_is_that_of_the_files_that_trainings_write(shared, tmp_path):
-    from hpcddm.models import build_denoiser
-
-    contract, experiment = shared.read(), stored_experiment(RunDir(shared.run))
-    network = build_denoiser.build(experiment, experiment.expert_config(1))
-    save_tensors(network.state_dict(), tmp_path / "weights.safetensors")
-    with TensorFile(tmp_path / "weights.safetensors") as file:
-        file.require(contract.table(KEY))
-        assert sum(np.prod(spec.shape) for spec in file.forms.values()) == contract.experts[KEY].parameters
-
-
-def test_partition_and_probe_are_those_of_the_run(shared):
-    arrays = read_arrays(shared.run / "cluster/partition.h5")
-    sent = load_file(shared.contract / PARTITION)
-    assert sent.keys() == arrays.keys() and all((sent[name] == arrays[name]).all() for name in arrays)
-    probe = load_file(shared.contract / PROBE)
-    assert {values.shape[1:] for name, values in probe.items() if name.startswith("images")} == {(8, 8, 1)}
-    counts = [len(probe[f"images-{cluster:02d}"]) for cluster in range(2)]
-    assert 0 < min(counts) and sum(counts) <= 80
-    assert [len(probe[f"classes-{cluster:02d}"]) for cluster in range(2)] == counts
 
 
 def test_the_partition_of_a_contract_is_read_as_it_is(shared, tmp_path):
