@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from hpcddm.errors import UserError
-from hpcddm.jobs.job_environment import Ranks, current_allocation, current_ranks, data_threads, node_address
+from hpcddm.jobs.job_environment import Ranks, current_allocation, current_ranks, node_address
 
 RANK_1 = {"GLOBALID": "1", "LOCALID": "1", "NTASKS": "2", "JOB_ID": "77"}
 LOCAL = {f"SUBMITIT_LOCAL_{name}": value for name, value in RANK_1.items()}
@@ -102,9 +102,3 @@ def test_a_host_name_that_no_other_node_reaches_names_the_key_to_set(monkeypatch
 def test_an_interface_that_is_not_there_names_the_key_and_those_that_are():
     with pytest.raises(UserError, match="site key network_interface: .* no interface ib7 .*it has: .*lo"):
         node_address(2, "ib7")
-
-
-def test_threads_read_ahead_where_there_is_a_core_for_them(monkeypatch):
-    for cpus, cores, threads in ((1, 1, 0), (8, 1, 0), (1, 2, 1), (2, 2, 1), (8, 16, 7), (64, 64, 8)):
-        monkeypatch.setattr("os.sched_getaffinity", lambda pid, cores=cores: set(range(cores)))
-        assert data_threads(cpus) == threads, (cpus, cores)

@@ -1,11 +1,10 @@
 import json
-import time
 
 import pytest
 
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.runs import heartbeat
-from hpcddm.runs.heartbeat import Heartbeat, HeartbeatWriter
+from hpcddm.runs.heartbeat import HeartbeatWriter
 
 
 def test_a_beat_says_how_far_and_how_fast(tmp_path):
@@ -33,12 +32,6 @@ def test_a_beat_that_cannot_be_written_ends_nothing(tmp_path):
     (tmp_path / "file").touch()
     HeartbeatWriter(tmp_path / "file", "owner", 1, "host").beat(1, 2)
     assert heartbeat.read(tmp_path / "file") is None
-
-
-def test_an_old_beat_and_one_of_the_future_are_no_signs_of_life():
-    for moment in (0.0, time.time() + 3600):
-        assert not Heartbeat(moment, "owner", 1, "host").is_fresh
-    assert Heartbeat(0.0, "owner", 1, "host", 1, 2).seconds_left is None
 
 
 def beat_of(**changes):
