@@ -205,11 +205,6 @@ def test_the_table_has_a_line_for_each_attempt_and_one_for_the_unit(run, requeue
     assert f"total: 4.00 GPU-hours, {wasted}" in lines
 
 
-def test_a_run_in_which_nothing_was_tried_costs_nothing(run, tmp_path):
-    assert as_json(run)["attempts"] == [] and "total: 0.00 GPU-hours" in hpcddm("cost", run.root).stdout
-    assert hpcddm("cost", tmp_path / "nowhere").exit_code == 2
-
-
 def test_a_sweep_is_added_up_setting_by_setting(tmp_path):
     home = RunDir(tmp_path / "sweep")
     home.root.mkdir()

@@ -13,7 +13,6 @@ from hpcddm.data.tars.record import Record
 from hpcddm.data.tars.tar_layout import IMAGES
 from hpcddm.errors import UserError
 from tests.data.oddities import write_tar
-from tests.data.refusals import assert_refused
 from tests.helpers import SIDE
 
 
@@ -83,24 +82,6 @@ def test_a_tar_that_is_torn_anywhere_gives_no_whole_index(written):
             assert str(written) in str(error)
         else:
             assert len(index.keys) < 7
-
-
-FOREIGN = [
-    ([("b.png", b"x"), ("b.cls", b"1")], "sample a has no class, others have one"),
-    ([("b.png", b"x"), ("b.txt", b"b")], "sample a has no caption, others have one"),
-    ([("a.jpg", b"x")], "sample a has two images"),
-    ([("b.png", b"x"), ("a.png", b"x")], "sample a has two images"),
-    ([("a.cls", b"cat")], "a torn or foreign tar"),
-    ([("a.cls", b"")], "a torn or foreign tar"),
-    ([("a.cls", b"99999999999")], "a torn or foreign tar"),
-    ([("a.txt", b"\xff")], "a torn or foreign tar"),
-]
-
-
-@pytest.mark.parametrize("members, message", FOREIGN)
-def test_a_foreign_tar_is_named(tmp_path, members, message):
-    path = write_tar(tmp_path / "foreign.tar", [("a.png", b"x"), *members])
-    assert_refused(f"foreign.tar: {message}", tar_index.index_tar, path)
 
 
 NAMES = ["a.png", "v1.2/a.png", "v1.2/b.c/d.e.png", "./x.y/00.JPG", "x/y/z.jpeg", "x.png", "deep.er/x.cls.png"]

@@ -35,26 +35,6 @@ def saved(tmp_path, content):
     return file_formats.read_checkpoint(tmp_path / "x.pt")
 
 
-AVERAGES = "ema ema_model model_ema ema_state_dict state_dict_ema ema_0.9999 swa EMA modelEMA modelEma emaModel".split()
-
-
-@pytest.mark.parametrize("key", [*AVERAGES, "averages", "average_model", "polyak"])
-def test_an_average_comes_first_under_any_of_its_names_and_the_note_names_both(tmp_path, key):
-    for raw in ("model", "state_dict", "module"):
-        content = {raw: RAW, "opt": OPTIMISER, key: AVERAGE, "ema_decay": torch.tensor(0.999), "epoch": 3}
-        found = saved(tmp_path, content)
-        assert equal(found.tensors, AVERAGE)
-        assert found.notes == (f"weights taken: '{key}'; not taken: '{raw}', 'opt'",)
-
-
-@pytest.mark.parametrize("key, sequence", [("ema", list), ("model_ema", tuple)])
-def test_an_average_without_names_has_those_of_the_raw_weights_in_their_order(tmp_path, key, sequence):
-    found = saved(tmp_path, {key: sequence(AVERAGE.values()), "model": RAW})
-    assert equal(found.tensors, AVERAGE)
-    said = f"weights taken: '{key}', a list that has the names of 'model' in their order; not taken: 'model'"
-    assert found.notes == (said,)
-
-
 EMA = "'ema'; not taken: 'model'"
 LUCIDRAINS = {"initted": torch.tensor([True]), "step": torch.tensor([9])}
 LIGHTNING = {"state_dict": named("net.", RAW), "optimizer_states": [OPTIMISER]}
@@ -97,13 +77,6 @@ def test_averages_as_packages_keep_them_are_taken(tmp_path, content, notes):
     assert not any(values.requires_grad for values in found.tensors.values())
 
 
-@pytest.mark.parametrize("nothing", [{}, None, "ema.pt", [], {"decay": 0.999, "updates": torch.tensor(3)}])
-def test_where_an_average_holds_no_weights_the_raw_ones_are_taken_and_said(tmp_path, nothing):
-    found = saved(tmp_path, {"ema": nothing, "model": RAW})
-    assert equal(found.tensors, RAW)
-    assert found.notes == ("weights taken: 'model'",)
-
-
 @pytest.mark.parametrize(
     "content, message",
     [
@@ -128,21 +101,6 @@ def test_where_an_average_holds_no_weights_the_raw_ones_are_taken_and_said(tmp_p
 def test_weights_that_cannot_be_told_apart_or_read_are_refused_by_name(tmp_path, content, message):
     with pytest.raises(UserError, match=f"x.pt: .*{message}"):
         saved(tmp_path, content)
-
-
-PREFIXES = "module. _orig_mod. model. net. module._orig_mod. _orig_mod.module. module.module. ema.model."
-
-
-@pytest.mark.parametrize("prefix", PREFIXES.split())
-@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
-def test_a_prefix_that_all_names_share_is_taken_off_and_said(tmp_path, prefix, suffix):
-    tensors, file = named(prefix, AVERAGE), tmp_path / f"x{suffix}"
-    save_file(tensors, file) if suffix == ".safetensors" else torch.save(tensors, file)
-    found = file_formats.read_checkpoint(file)
-    assert equal(dict(sorted(found.tensors.items())), dict(sorted(AVERAGE.items())))
-    said = f"prefix '{prefix}' taken off the names of the tensors"
-    assert found.notes == ((said,) if suffix == ".safetensors" else (ALL, said))
-    assert file_formats.recognise_layout(found) == "original_dit"
 
 
 def own_network():
