@@ -9,7 +9,7 @@ from hpcddm.data.catalog import split_into_blocks
 from hpcddm.data.columns import Column, gather_rows
 from hpcddm.errors import UserError
 from hpcddm.randomness import keyed
-from hpcddm.randomness.streams import EVALUATED_IMAGES
+from hpcddm.randomness.streams import EVALUATED_IMAGES, SAMPLE_CLASSES
 
 SEED = 0
 """Seed of the choice: runs that differ in their seed share the measurements of the real images."""
@@ -46,3 +46,13 @@ def choose_random(size: int, count: int, split: str) -> Int64[np.ndarray, " {cou
     if size < count:
         raise UserError(f"evaluate.images: {count} images need as many {split} images; take at most {size}")
     return keyed.random_subset(SEED, EVALUATED_IMAGES, size, count)
+
+
+def random_classes(count: int, num_classes: int, seed: int) -> Int64[np.ndarray, " {count}"]:
+    """Return for every sample the place of a balanced image whose class is drawn at random, with replacement.
+
+    count: number of balanced images, a multiple of `num_classes`. seed: of the experiment.
+    """
+    places = np.arange(count)
+    classes = (keyed.uniform(seed, SAMPLE_CLASSES, range(count)).double().numpy() * num_classes).astype(np.int64)
+    return places // num_classes * num_classes + classes

@@ -249,6 +249,12 @@ def evaluation_samples(unit: Unit, experiment: Experiment, split: str = HELDOUT)
     return choose_evaluation_samples(open_unit_catalog(unit, split), experiment, names, split)
 
 
+def condition_samples(unit: Unit, experiment: Experiment) -> Int64[np.ndarray, " n"]:
+    """Return the numbers of the held-out images whose conditions the samples have, from sample 0 on."""
+    names = class_names(experiment, unit.inputs)
+    return choose_condition_samples(open_unit_catalog(unit, HELDOUT), experiment, names)
+
+
 def read_labels(experiment: Experiment, reader: CatalogReader, numbers: Int64[np.ndarray, " n"]) -> np.ndarray:
     """Read the classes of some samples, (N,) int64; empty where the images have no classes."""
     return NO_LABELS if experiment.data.num_classes is None else reader.labels(numbers).numpy()
@@ -275,3 +281,20 @@ def choose_evaluation_samples(
     if experiment.data.num_classes is None:
         return evaluation_set.choose_random(len(split_catalog), count, split)
     return evaluation_set.choose_balanced(split_catalog.column("label"), names, count, split)
+
+
+def choose_condition_samples(heldout: Catalog, experiment: Experiment, names: Sequence[str]) -> Int64[np.ndarray, " n"]:
+    """Choose the held-out images whose conditions the samples have, by `evaluate.labels`.
+
+    Args:
+        heldout: Catalog of the held-out images.
+        experiment: Experiment of the run.
+        names: Names of the classes; empty without classes.
+
+    Returns:
+        Numbers of the images from sample 0 on: those of the evaluation set itself, or of classes drawn at random.
+    """
+    chosen = choose_evaluation_samples(heldout, experiment, names)
+    if experiment.evaluate.labels == "balanced":
+        return chosen
+    return chosen[evaluation_set.random_classes(len(chosen), len(names), experiment.seed)]

@@ -140,7 +140,7 @@ def _conditions_and_clusters(
     if request.classes:
         classes = [request.classes[number % len(request.classes)] for number in numbers]
         return condition.of_classes(classes), _oracle_clusters(catalog, classes, names) if is_oracle else None
-    chosen, reader = run_samples.choose_evaluation_samples(catalog, experiment, names), CatalogReader(catalog)
+    chosen, reader = run_samples.choose_condition_samples(catalog, experiment, names), CatalogReader(catalog)
     shown = np.resize(chosen, request.count)
     clusters = run_samples.clusters(catalog).gather(shown).astype(np.int64) if is_oracle else None
     return condition.of_samples(reader, shown), None if clusters is None else torch.from_numpy(clusters)

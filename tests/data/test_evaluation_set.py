@@ -26,3 +26,16 @@ def test_without_classes_samples_are_drawn_at_random_and_always_the_same():
     assert (evaluation_set.choose_random(50, 10, "train") == first[:10]).all()
     with pytest.raises(UserError, match="51 images need as many train images; take at most 50"):
         evaluation_set.choose_random(50, 51, "train")
+
+
+def test_classes_drawn_at_random_depend_on_seed_and_number_alone():
+    labels = np.tile(np.arange(5), 2000)
+    drawn, fewer, other = (
+        labels[evaluation_set.random_classes(count, 5, seed)] for count, seed in ((10_000, 0), (50, 0), (10_000, 1))
+    )
+    assert (drawn[:50] == fewer).all() and (drawn != other).any()
+    # 2,000 of each class are expected, with a standard deviation of 40.
+    counts = np.bincount(drawn)
+    assert (abs(counts - 2000) < 160).all() and counts.std() > 5
+    # With replacement: no class waits until the others had their turn.
+    assert 0.15 < (drawn[1:] == drawn[:-1]).mean() < 0.25

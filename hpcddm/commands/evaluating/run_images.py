@@ -40,7 +40,10 @@ class RunImages(ImageFiles):
         self._split = self.arm if self.arm in REAL else HELDOUT
         names, self._first = self.run.class_names, experiment.evaluate.first_sample
         catalog = run_samples.open_catalog(self.root, self._split)
-        numbers = run_samples.choose_evaluation_samples(catalog, experiment, names, self._split)
+        if self.arm in REAL:
+            numbers = run_samples.choose_evaluation_samples(catalog, experiment, names, self._split)
+        else:
+            numbers = run_samples.choose_condition_samples(catalog, experiment, names)
         self._reader, self._numbers = CatalogReader(catalog), numbers[self._first :]
         labels = run_samples.read_labels(experiment, self._reader, self._numbers)
         self.labels, self.class_names = labels if len(labels) else None, names

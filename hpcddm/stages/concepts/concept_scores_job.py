@@ -276,7 +276,7 @@ def _distances(experiment: Experiment, unit: Unit, drawing: UnitSampler) -> dict
     if distances_of is None:
         return {"distances": None, "reason": "the partition compares no features of images"}
     evaluate, space = experiment.evaluate, drawing.space
-    shown = run_samples.evaluation_samples(unit, experiment)[:DRAWN]
+    shown = run_samples.condition_samples(unit, experiment)[:DRAWN]
     asked, clusters = drawing.conditions_and_clusters(shown)
     arms: dict[str, dict[str, list[float]]] = {}
     labels = strategy_labels(experiment)

@@ -44,8 +44,11 @@ def run(experiment: Experiment, unit: Unit) -> Result:
 
     An attempt takes over the figures of the arms that an earlier one has finished.
     """
-    numbers = run_samples.evaluation_samples(unit, experiment)[experiment.evaluate.first_sample :]
-    labels = run_samples.read_labels(experiment, run_samples.open_reader(unit, HELDOUT), numbers)
+    reader = run_samples.open_reader(unit, HELDOUT)
+    labels, drawn_labels = (
+        run_samples.read_labels(experiment, reader, choose(unit, experiment)[experiment.evaluate.first_sample :])
+        for choose in (run_samples.evaluation_samples, run_samples.condition_samples)
+    )
     real, train = (_image_set(experiment, unit, split, labels) for split in (HELDOUT, TRAIN))
     arms, images = (*arm_names(experiment), FLOOR), experiment.evaluate.images
     figures = _finished_arms(unit)
@@ -53,7 +56,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
         if arm in figures:
             continue
         is_floor = arm == FLOOR
-        samples = train if is_floor else _image_set(experiment, unit, arm, labels)
+        samples = train if is_floor else _image_set(experiment, unit, arm, drawn_labels)
         inputs = MetricInputs(samples, real, train, merge_ranges(experiment, unit, TRAIN if is_floor else arm))
         metrics = _metrics(samples, images, is_floor)
         noted = partial(_note, unit, number * len(metrics), len(arms) * len(metrics))

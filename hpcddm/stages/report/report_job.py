@@ -16,7 +16,7 @@ from hpcddm.data import run_samples
 from hpcddm.errors import require
 from hpcddm.evaluation import comparisons, training_costs
 from hpcddm.evaluation.comparisons import ArmComparison
-from hpcddm.evaluation.report import concept_images, page, run_summary
+from hpcddm.evaluation.report import concept_images, page, protocol, run_summary
 from hpcddm.evaluation.report.cluster_facts import RANDOM, PartitionFacts
 from hpcddm.evaluation.report.concept_facts import ConceptFacts
 from hpcddm.evaluation.report.report_content import (
@@ -89,6 +89,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     metrics = atomic.finite_json(_metrics(experiment, unit) | {"diagnostics": shown.diagnostics()}, places)
     metrics |= {"not_finite": dict.fromkeys(places, NOT_FINITE)} if places else {}
     costs = training_costs.training_costs(experiment, unit.inputs)
+    metrics["protocol"] = protocol.describe(experiment, metrics)
     metrics["warnings"] = result_warnings(experiment, metrics, costs)
     atomic.write_json(unit.folder / METRICS, metrics)
     atomic.write_text(unit.folder / PAGE, page.render(_content(experiment, unit, metrics, shown.galleries())))
@@ -251,7 +252,7 @@ def _asked(experiment: Experiment, unit: Unit) -> tuple[str, list[str]]:
     """Return the kind of condition of the gallery's pictures, '' for none, and the text of each picture."""
     reference = run_samples.open_reader(unit, HELDOUT)
     places = _gallery(experiment)
-    numbers = run_samples.evaluation_samples(unit, experiment)[places]
+    numbers = run_samples.condition_samples(unit, experiment)[places]
     if experiment.data.condition.reads_captions:
         return "caption", reference.captions(numbers)
     if experiment.data.num_classes is None:
@@ -316,7 +317,7 @@ class SharedSamples:
         self.experiment, self.unit = experiment, unit
         rows, drawing = _gallery(experiment), UnitSampler(experiment, unit)
         self.ensemble, self.space = drawing.ensemble, drawing.space
-        shown = run_samples.evaluation_samples(unit, experiment)[rows]
+        shown = run_samples.condition_samples(unit, experiment)[rows]
         condition, self.clusters = drawing.conditions_and_clusters(shown)
         self.drawn_from = experiment.seed, rows, condition, self.space, experiment.evaluate
         self.arms = arm_names(experiment)
