@@ -4,14 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.benchmarks import membership
-from tests.benchmarks.membership import BY_ANOTHER, COMPARED, LOSS, OTHERS_ALONE, POOLED, SIMA, SIMA_MC
 from tests.benchmarks.roc import area, found
-from tests.helpers import CLASSES, write_experiment, write_source
-from tests.whole_runs import hpcddm
 
 IMAGES, SIDE = 40, 4
-ATTACKS = (LOSS, SIMA, SIMA_MC)
 
 
 def drawn(members, others, seed, shift=0.0, decimals=None):
@@ -50,25 +45,3 @@ def test_no_threshold_finds_more_members_at_so_few_false_alarms_and_the_interval
     assert estimate.value == 0.2
     assert stats.binom.sf(9, 50, estimate.low) == pytest.approx(0.025)
     assert stats.binom.cdf(10, 50, estimate.high) == pytest.approx(0.025)
-
-
-@pytest.mark.long
-def test_experts_that_are_trained_long_on_few_images_give_them_away(tmp_path):
-    write_source(tmp_path / "images", train=96, heldout=96)
-    network = {"name": "dit", "width": 64, "depth": 2, "heads": 2, "patch": 2}
-    training = {"images": 60_000, "batch": 32, "learning_rate": 0.003, "warmup_images": 640}
-    training |= {"ema_halflife_images": 2000, "precision": "fp32"}
-    changes = {"experts__model": network, "experts__training": training, "monolith__enabled": False}
-    file = write_experiment(tmp_path, data__num_classes=CLASSES, **changes)
-    run = tmp_path / "run"
-    done = hpcddm("submit", file, "--site", "embedded", "--until", "train", "--run-dir", run, timeout=1800)
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = {(row.expert, row.attack): row for row in membership.measure(run)}
-    for attack in (*ATTACKS, COMPARED):
-        assert rows[POOLED, attack].area.low > 0.7
-        assert rows[POOLED, attack].members == 96 == rows[POOLED, attack].others
-        null = rows[OTHERS_ALONE, attack].area
-        assert null.low < 0.5 < null.high
-    # The other expert has seen neither side.
-    for attack in ATTACKS:
-        assert rows[BY_ANOTHER, attack].area.low < 0.5 < rows[BY_ANOTHER, attack].area.high

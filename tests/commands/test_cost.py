@@ -145,13 +145,6 @@ def test_without_sacct_the_own_records_count_and_the_output_says_so(run, requeue
     assert f"source: the run's own records ({words})" in hpcddm("cost", run.root).stdout
 
 
-def test_a_site_without_sacct_is_not_asked(run, requeued, sacct):
-    sacct("never printed")
-    run.site("north").parent.mkdir()
-    run.site("north").write_text('{"name": "north", "scheduler": "slurm", "has_sacct": false}')
-    assert "has_sacct: false" in as_json(run)["source"] and sacct.asked() == []
-
-
 def test_an_attempt_that_died_unrecorded_is_an_estimate_until_its_last_sign_of_life(run):
     token, now = submitted(run, EXPERTS), time.time()
     write_attempt(run, EXPERT, 1, token, "17_1", started=now - 1000, heartbeat=beat(age=395))

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 import signal
 import time
@@ -409,17 +408,6 @@ def test_a_fault_of_the_contract_is_not_blamed_on_the_site(shared, tmp_path):
     assert f"error: {folder / FILE}: data.filter: (((" in done.output and "ask the coordinator" in done.output
     done = shared.submit(shared.contract, tmp_path / "run", "data.filter=(((", "--trust", shared.fingerprint("north"))
     assert "error: 'data.filter=(((': data.filter: " in done.output, done.output
-
-
-@pytest.mark.parametrize("name", [PARTITION, PROBE])
-def test_verify_hashes_no_file_that_is_larger_than_any_contract_has(shared, tmp_path, name):
-    folder = shared.forge(tmp_path / "large", put(f"files/{name}/size", 10 << 40))
-    os.truncate(folder / name, 10 << 40)
-    started = time.monotonic()
-    done = hpcddm("site", "verify", folder)
-    assert done.exit_code == 1 and done.output.count("\n") == 1, done.output
-    assert "contract.json" in done.output and "bytes, more than 68,719,476,736" in done.output
-    assert time.monotonic() - started < 10
 
 
 @pytest.mark.parametrize("linked", ["contract", "contract/1"])

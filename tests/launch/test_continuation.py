@@ -180,14 +180,6 @@ def test_another_site_leaves_the_rest_alone(run, items, capsys, room):
     assert ("site north has units to submit in this folder first" in capsys.readouterr().out) == (room == 0)
 
 
-def test_a_dry_run_keeps_a_place_as_the_submission_does(run, items, capsys, monkeypatch):
-    monkeypatch.setattr(Queue, "render", lambda self, array, script: None, raising=False)
-    for active, taken in (({}, ROOM - 1), (WAITING, ROOM)):
-        queue = Queue(run, limits=Limits(free_jobs=ROOM, reason="its limit"), room=ROOM)
-        command.show_scripts(items, run, queue, active)
-        assert f"{len(items) - taken} units would remain" in capsys.readouterr().out
-
-
 def test_after_a_cancel_nothing_continues(run, items, monkeypatch):
     queue, jobs, gone = handed_over(items, run), {}, []
     for one in Journal(run.journal).submissions():

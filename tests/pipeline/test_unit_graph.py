@@ -239,8 +239,3 @@ def test_how_a_routers_weights_are_read_is_under_the_fingerprints_of_what_asks_i
     changed = stale_units(tmp_path, base, router__model={"name": "distance_router", "temperature": 9.0})
     assert {ROUTER, REPORT, "draw/0000000-0000024"} <= changed
     assert (STUDENT in changed) == stale
-
-
-def test_a_size_and_the_numbers_that_it_means_are_the_same_setting(tmp_path):
-    named, written = {"name": "dit", "size": "S"}, {"name": "dit", "width": 384, "depth": 12, "heads": 6}
-    assert not stale_units(tmp_path, {"experts__model": named | {"patch": 4}}, experts__model=written | {"patch": 4})

@@ -14,8 +14,6 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-import torch
-from torchmetrics.image.fid import FrechetInceptionDistance
 
 from tests.whole_runs import TINY, hpcddm
 
@@ -183,31 +181,6 @@ def test_the_final_step_goes_ahead_without_an_expert_and_takes_it_in_when_it_arr
     assert sorted(re.findall(r"(\S+/\S+) complete \(", whole.stdout)) == sorted(FINAL)
     for path in ("report/metrics.json", *map(EVALUATION.format, RANGES)):
         assert (run / path).read_bytes() == (finished / path).read_bytes(), path
-
-
-class Given(torch.nn.Module):
-    """Passes features through, in the clothes of a feature extractor."""
-
-    num_features = 128
-
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
-        return features.flatten(1)
-
-
-def test_the_distance_equals_torchmetrics_on_the_same_features(finished):
-    features = {}
-    for name, stage in (("heldout", "measure_real"), ("top-1", "measure")):
-        parts = []
-        for path in sorted(finished.glob(f"{stage}/own-*/measurements.h5")):
-            with h5py.File(path) as file:
-                parts.append(file[name]["features"][:])
-        features[name] = torch.from_numpy(np.concatenate(parts)).double()[:, :, None, None]
-    peer = FrechetInceptionDistance(feature=Given(), normalize=True, input_img_size=(128, 1, 1)).set_dtype(
-        torch.float64
-    )
-    peer.update(features["heldout"], real=True)
-    peer.update(features["top-1"], real=False)
-    assert metrics_of(finished)["arms"]["top-1"]["fd"] == pytest.approx(peer.compute().item(), rel=1e-8)
 
 
 def start(run: Path, site: object, *arguments: str) -> subprocess.Popen:

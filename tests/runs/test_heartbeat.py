@@ -46,12 +46,3 @@ def test_a_damaged_beat_is_named(tmp_path, content):
     (tmp_path / heartbeat.FILE_NAME).write_text(content)
     with pytest.raises(Unreadable, match="heartbeat.json: holds no usable JSON"):
         heartbeat.read(tmp_path)
-
-
-def test_another_kind_of_work_has_a_pace_of_its_own(tmp_path):
-    writer = HeartbeatWriter(tmp_path, "owner", 3, "host", interval=0.0)
-    for done, total, seconds in ((10, 10, 100), (500, 1000, 10)):
-        writer.beat(0, total)
-        writer._started = (writer._started[0] - seconds, 0, total)
-        writer.beat(done, total)
-        assert heartbeat.read(tmp_path).rate == pytest.approx(done / seconds, rel=0.05)

@@ -11,7 +11,7 @@ from hpcddm.commands.planning.costs import UnitCosts
 from hpcddm.config import variants
 from hpcddm.models import build_denoiser, build_router
 from hpcddm.pipeline.unit_graph import STAGES, plan_units
-from hpcddm.runs.unit_keys import CAPTIONS, MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.runs.unit_keys import CAPTIONS, MONOLITH, ROUTER, expert_key
 from hpcddm.sampling import nfe
 from hpcddm.sampling.conversions.base import Conversion
 from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
@@ -139,12 +139,6 @@ def test_an_expert_that_joins_costs_its_own_images_and_is_on_no_other_bill(tmp_p
     assert 0 < own.flops(*own.work("train/bags")) < own.flops(*own.work("train/hats"))
     for unit in plan_units(before.experiment):
         assert own.work(unit.key) == before.work(unit.key)
-
-
-def test_a_student_costs_a_third_of_the_monolith(tmp_path):
-    own = costs(tmp_path, distill={"share": 0.25}, experts__training__images=6400, router__training__images=16)
-    student, monolith = (sum(map(own.flops, own.work(key))) for key in (STUDENT, MONOLITH))
-    assert student / monolith == pytest.approx(1 / 3, rel=0.05)
 
 
 def test_what_is_drawn_in_latents_is_decoded_and_samples_for_a_router_are_encoded(tmp_path):

@@ -17,7 +17,7 @@ from hpcddm.evaluation.report import page
 from hpcddm.evaluation.sweep_results import plot
 from hpcddm.evaluation.sweep_results.seed_statistics import statistics_over_seeds, write_seeds
 from hpcddm.evaluation.sweep_results.setting_results import SettingResult, write_csv
-from tests.evaluation.metrics.sets import image_set, inputs_of
+from tests.evaluation.metrics.sets import inputs_of
 from tests.evaluation.report.test_page import Page, bare, content
 
 RNG = np.random.default_rng(0)
@@ -84,15 +84,6 @@ def test_an_evaluator_has_the_metrics_for_what_it_gives_of_enough_images():
 
 def test_what_ranks_arms_is_the_kernel_distance_where_a_covariance_is_poor():
     assert [metrics.leading(images, 64).key for images in (127, 128)] == ["kid", "fd"]
-
-
-def test_without_a_tenth_every_part_lacks_its_rows():
-    images = image_set(np.arange(75.0).reshape(25, 3))
-    left = images.without(3)
-    assert left.count == 22 and (left.labels == np.delete(images.labels, [7, 8, 9])).all()
-    assert (left.features[7] == [30, 31, 32]).all() and len(left.spread) == 5
-    both = inputs_of(*np.zeros((2, 25, 3))).without(1)
-    assert both.samples.count == both.real.count == both.train.count == 22
 
 
 @pytest.fixture

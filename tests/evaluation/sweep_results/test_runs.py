@@ -77,16 +77,6 @@ def test_captions_that_are_encoded_otherwise_have_a_folder_of_their_own(sweep_ru
     assert [one.owners for one in again] == [one.owners for one in found]
 
 
-def test_a_removed_setting_lends_its_captions_to_those_that_encode_them_alike(sweep_runs):
-    values, index = [captioned(8), captioned(9)], SweepIndex()
-    (removed,) = before = sweep_runs(grid={"data.condition": values[:1], "evaluate.guidance": [1.0]})
-    assign_owners(before, index)
-    alike, other = after = sweep_runs(grid={"data.condition": values, "evaluate.guidance": [2.0]})
-    assign_owners(after, index)
-    assert {alike.owners[key] for key in ENCODING} == {removed.label}
-    assert {other.owners[key] for key in ENCODING} == {other.label}
-
-
 def test_experts_of_one_name_and_other_samples_are_refused_in_a_sweep(sweep_runs, tmp_path):
     for name in ("one", "other"):
         (tmp_path / name).write_text(name)

@@ -1,11 +1,9 @@
 """Which weights of a file are read, under which names, and that the notes say so."""
 
 import argparse
-import json
 
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch.optim.swa_utils import AveragedModel
 
 from hpcddm.errors import UserError
@@ -124,18 +122,6 @@ def test_what_torchs_own_wrappers_save_is_the_network_in_them(tmp_path, wrapped,
     assert all(expected in note for expected, note in zip([ALL, *notes], found.notes, strict=True))
 
 
-@pytest.mark.parametrize("tensors", [AVERAGE, public.as_diffusers(AVERAGE), own_network().state_dict()])
-def test_the_names_of_a_layout_stay_as_they_are(tmp_path, tensors):
-    file = tmp_path / file_formats.DIFFUSERS_WEIGHTS
-    save_file({name: values.clone() for name, values in tensors.items()}, file)
-    (tmp_path / "config.json").write_text(json.dumps(public.diffusers_config()))
-    found = file_formats.read_checkpoint(tmp_path)
-    assert found.tensors.keys() == tensors.keys() and found.notes == ()
-    wrapped = saved(tmp_path, named("model.", tensors))
-    assert equal(wrapped.tensors, tensors)
-    assert file_formats.recognise_layout(wrapped) == file_formats.recognise_layout(found)
-
-
 @pytest.mark.parametrize(
     "tensors, name",
     [
@@ -162,9 +148,3 @@ def test_arguments_as_mapping_or_namespace_tell_a_sit_from_a_dit(tmp_path, wrap)
         assert file_formats.recognise_layout(found) == name
         _, info = file_formats.layout(name).load(found, public.LIKE)
         assert any("no tensor tells SiT from DiT" in note for note in info.notes) != tells
-
-
-def test_an_average_whose_names_have_lost_their_dots_is_refused_by_name(tmp_path):
-    flat = {f"model_ema.{name.replace('.', '')}": values for name, values in AVERAGE.items()}
-    with pytest.raises(UserError, match="such as blocks0.*; weights taken: names that begin with 'model_ema.'; not ta"):
-        file_formats.recognise_layout(saved(tmp_path, {"state_dict": named("model.", RAW) | flat}))
