@@ -58,10 +58,15 @@ def ended(tmp_path, monkeypatch):
 DONE = Result(["output"], {})
 
 
-def test_rank_0_says_that_a_unit_is_complete_or_stopped_and_every_rank_why_it_failed(ended):
+def test_only_rank_0_says_that_a_unit_is_complete_or_stopped(ended):
     assert ended(DONE, rank=1) == ended(Stopped("SIGTERM"), rank=1) == (0, None)
-    assert ended(DONE) == (0, ("complete", ""))
-    assert ended(UserError("no luck"), rank=1) == (1, ("failed", "no luck"))
+
+
+@pytest.mark.parametrize(
+    "result, rank, end", [(DONE, 0, ("complete", "")), (UserError("no luck"), 1, ("failed", "no luck"))]
+)
+def test_rank_0_says_so_and_every_rank_says_why_it_failed(ended, result, rank, end):
+    assert ended(result, rank=rank) == (int(end[0] == "failed"), end)
 
 
 ODD_RESOURCES = [
