@@ -193,6 +193,13 @@ def test_what_reads_an_array_in_pieces_waits_for_all_of_them(run, tmp_path):
     assert len({one.script for one in submitted}) == len(submitted)
 
 
+def test_what_waits_in_the_queue_already_is_waited_for(run, tmp_path):
+    queue = Queue(run)
+    arrays, _ = planned(tiny(tmp_path), run, queue, lambda item: item.unit.stage == "report")
+    (report,) = submit_planned(arrays, run, queue, {"train/expert-01": Job(JobId("55_1"), "running")})
+    assert report.after == ["55"]
+
+
 def test_a_dry_run_writes_the_scripts_that_a_submission_would_and_none_over_another(run, tmp_path):
     experiment, launcher = tiny(tmp_path), create(Site(name="north", scheduler="slurm", max_parallel=2), run)
     launcher.limits = lambda wanted, cluster: Limits(max_array=1)
