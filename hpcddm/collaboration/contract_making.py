@@ -46,7 +46,7 @@ from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_results import list_results, split_results
 from hpcddm.runs.unit_keys import CLUSTER, LATENT_SCALE, expert_keys, expert_of
 from hpcddm.runs.unit_settings import latent_space
-from hpcddm.runs.unit_training import unit_training
+from hpcddm.runs.unit_training import resolve_training
 from hpcddm.runs.weights_files import weights_names
 from hpcddm.training.flops_budget import train_flops
 
@@ -146,9 +146,8 @@ def _recipe(
     tables: dict[str, dict[str, AgreedTensor]],
 ) -> AgreedExpert:
     """Return the recipe of one expert, and add its table of tensors to `tables`."""
-    expert = expert_of(unit.key)
-    config, training = experiment.expert_config(expert), unit_training(experiment, unit.key)
-    network = unallocated(lambda: build_denoiser.build(experiment, config))
+    expert, training = expert_of(unit.key), resolve_training(experiment, unit.key)
+    network = unallocated(lambda: build_denoiser.build(experiment, training.denoiser))
     specs = tensor_specs(network.state_dict())
     table = {name: AgreedTensor(spec.dtype, list(spec.shape)) for name, spec in specs.items()}  # type: ignore[arg-type]
     name = digest({own: asdict(tensor) for own, tensor in table.items()})
@@ -158,10 +157,10 @@ def _recipe(
         unit.fingerprint_settings,
         unit.expected({own: made[own] for own in unit.inputs}).inputs,
         list_results(made, expert)["samples"] if expert is not None else 0,
-        training.images,
-        training.batch,
-        train_flops(experiment, config),
-        sorted(map(flat_name, weights_names(training))),
+        training.settings.images,
+        training.settings.batch,
+        train_flops(experiment, training.denoiser),
+        sorted(map(flat_name, weights_names(training.settings))),
         name,
         sum(values.numel() for values in network.state_dict().values()),
     )

@@ -27,7 +27,7 @@ from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.stored_results import class_names
 from hpcddm.runs.unit_keys import CATALOG, CONTINUATION, all_experts, expert_key
-from hpcddm.runs.unit_training import unit_training
+from hpcddm.runs.unit_training import resolve_training
 
 QUERY_SECONDS = 30
 """Least time in seconds between two queries to the scheduler, which serves all users."""
@@ -268,7 +268,7 @@ def _read_by_others(
 
 
 def _expert_images(rows: list[UnitRow], experiment: Experiment) -> tuple[int, int]:
-    goals = {key: unit_training(experiment, key).images for key in map(expert_key, all_experts(experiment))}
+    goals = {key: resolve_training(experiment, key).settings.images for key in map(expert_key, all_experts(experiment))}
     experts = [(row, goals[row.unit]) for row in rows if row.unit in goals]
     done = sum(goal if row.state == State.COMPLETE else min(row.done, goal) for row, goal in experts)
     return done, sum(goals.values())

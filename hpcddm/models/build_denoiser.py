@@ -22,9 +22,10 @@ from hpcddm.files.tensor_file import TensorFile, require_floats
 from hpcddm.jobs.unit import Unit
 from hpcddm.models.base import Denoiser
 from hpcddm.runs import initial_weights
-from hpcddm.runs.initial_weights import InitRequest, init_request
+from hpcddm.runs.initial_weights import InitRequest
 from hpcddm.runs.training_states import START, StartRecord
 from hpcddm.runs.unit_keys import LATENT_SCALE
+from hpcddm.runs.unit_training import ResolvedTraining
 
 
 def build(experiment: Experiment, config: ExpertConfig) -> Denoiser[DenoiserModelSettings]:
@@ -37,10 +38,9 @@ def build(experiment: Experiment, config: ExpertConfig) -> Denoiser[DenoiserMode
     return variants.create(Denoiser, config.model, experiment.data)
 
 
-def initial_weights_loader(experiment: Experiment, unit: Unit) -> Callable[[nn.Module], None] | None:
+def initial_weights_loader(training: ResolvedTraining, unit: Unit) -> Callable[[nn.Module], None] | None:
     """Return a function that loads the initial weights of a unit into its denoiser; None for random initial weights."""
-    request = init_request(experiment, unit.key)
-    return None if request is None else partial(load_initial_weights, request=request, unit=unit)
+    return None if training.start is None else partial(load_initial_weights, request=training.start, unit=unit)
 
 
 def load_initial_weights(model: nn.Module, request: InitRequest, unit: Unit) -> None:
@@ -129,11 +129,9 @@ def require_network(experiment: Experiment, expert: Expert | None, path: Path) -
         file.require(tensors.tensor_specs(network.state_dict()))
 
 
-def initial_weights_record(experiment: Experiment, unit: Unit) -> dict[str, Any]:
+def initial_weights_record(training: ResolvedTraining, unit: Unit) -> dict[str, Any]:
     """Return the manifest's record of the initial weights as {"start": ...}; empty for random initial weights."""
-    if init_request(experiment, unit.key) is None:
-        return {}
-    record = checked_reads.read_mapping(unit.folder / START, StartRecord)
+    record = None if training.start is None else checked_reads.read_mapping(unit.folder / START, StartRecord)
     return {} if record is None else {"start": record}
 
 

@@ -32,6 +32,7 @@ from hpcddm.runs.unit_keys import (
     extra_expert_keys,
     unit_name,
 )
+from hpcddm.runs.unit_training import resolve_training
 from hpcddm.runs.weights_files import FINAL, WeightsChoice, uses_power_averages, weights_file
 from hpcddm.sampling import posthoc_ema
 from hpcddm.sampling.conversions.base import Conversion
@@ -74,9 +75,8 @@ def load_ensemble(
     """
     fill = partial(_load_weights, experiment, choice)
     evaluate = experiment.evaluate
-    configs = {expert_key(expert): experiment.expert_config(expert) for expert in all_experts(experiment)}
-    configs |= dict.fromkeys(DENSE, experiment.expert_config())
-    configs = {key: config for key, config in configs.items() if key in needed}
+    keys = (*map(expert_key, all_experts(experiment)), *DENSE)
+    configs = {key: resolve_training(experiment, key).denoiser for key in keys if key in needed}
     on_host = {
         key: fill(build_denoiser.build(experiment, config), key, folder_of(key)).to(DTYPES[config.precision])
         for key, config in configs.items()

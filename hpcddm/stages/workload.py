@@ -10,6 +10,7 @@ from hpcddm.runs.ranges import images_of_range
 from hpcddm.runs.unit_keys import MONOLITH, MONOLITH_ARM, STUDENT_ARM, all_experts, expert_key, expert_of, stage_of
 from hpcddm.sampling import nfe
 from hpcddm.sampling.nfe import NetworkEvaluations
+from hpcddm.training import flops_budget
 
 DENOISER, ROUTER, ENCODER = f"{stage_of(MONOLITH)}/", "router", "encoder"
 TEXT_ENCODER = "text encoder"
@@ -65,6 +66,11 @@ class Workload:
         """
         keys = (MONOLITH, *map(expert_key, all_experts(self.experiment)))
         return next(key for key in keys if self._is_alike(expert_of(key), expert))
+
+    def training(self, network: str, key: str) -> Work:
+        """Return the work of a unit's training of a network."""
+        settings = flops_budget.training_of(self.experiment, key).settings
+        return Work(network, True, settings.images, settings.batch)
 
     def encoding_captions(self, training: Work) -> list[Work]:
         """List the work of the text encoder in a training; empty unless the training encodes captions in every step."""

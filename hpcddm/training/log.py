@@ -7,9 +7,9 @@ import torch
 from tensorboard.summary.writer import event_file_writer  # type: ignore[import-untyped]
 from torch.utils.tensorboard import SummaryWriter
 
-from hpcddm.config.training import Training
 from hpcddm.files import atomic, guarded_writes
 from hpcddm.jobs.unit import Unit
+from hpcddm.runs.unit_training import ResolvedTraining
 from hpcddm.training.checkpoints import PublishedState
 from hpcddm.training.learning_rate import learning_rate
 from hpcddm.training.meters import Throughput, TrainingProgress, peak_memory_gib, teraflops
@@ -56,22 +56,16 @@ class TrainingLog:
 
     Args:
         unit: Unit under training.
-        training: Settings of the training.
+        training: The training; TFLOP/s are omitted unless its FLOPs per image are counted.
         progress: Progress at the start of this attempt.
-        flops_per_image: FLOPs of one training image, forward and backward; None omits TFLOP/s.
         device: Device of this rank.
     """
 
     def __init__(
-        self,
-        unit: Unit,
-        training: Training,
-        progress: TrainingProgress,
-        flops_per_image: int | None,
-        device: torch.device,
+        self, unit: Unit, training: ResolvedTraining, progress: TrainingProgress, device: torch.device
     ) -> None:
-        self._unit, self._training, self._device = unit, training, device
-        self._flops_per_image = flops_per_image
+        self._unit, self._training, self._device = unit, training.settings, device
+        self._flops_per_image = training.flops_per_image
         self._first_images = progress.images
         self._throughput = Throughput(progress.images)
         self._figures: dict[str, float] = {"loss": progress.curve[-1][1]} if progress.curve else {}

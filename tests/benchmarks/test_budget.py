@@ -21,7 +21,7 @@ from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_relative_paths
 from hpcddm.runs.unit_keys import MONOLITH, REPORT, ROUTER, expert_key
-from hpcddm.runs.unit_training import scale_training, unit_training
+from hpcddm.runs.unit_training import resolve_training, scale_training
 from hpcddm.stages.evaluation.draw import arm_names
 from hpcddm.training import ema, flops_budget
 from tests.benchmarks import budget, budget_curve, budget_rows, budget_tuning
@@ -143,14 +143,14 @@ def test_all_arms_cost_the_same_at_every_budget():
             if experts == 1:
                 costs.setdefault(name, set()).add((*trained.snapshots, trained.images))
                 continue
-            routed = unit_training(experiment, ROUTER)
+            routed = resolve_training(experiment, ROUTER).settings
             numbers = [(routed.images, trained.images), *zip(routed.snapshots, trained.snapshots, strict=True)]
             assert {router / images for router, images in numbers} == {0.25}
             assert all(images % (trained.batch * experts) == 0 for _, images in numbers)
-            assert unit_training(experiment, expert_key(0)).images * experts == trained.images
+            assert resolve_training(experiment, expert_key(0)).settings.images * experts == trained.images
             known = experts, trained.images
             if known not in bought:
-                bought[known] = flops_budget.training_of(experiment, MONOLITH)
+                bought[known] = flops_budget.training_of(experiment, MONOLITH).settings
             costs.setdefault(name, set()).add((*bought[known].snapshots, bought[known].images))
     images = sorted(budget_rows.BUDGETS)
     four, five = (*images[:4], images[3]), (*images, images[4])

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from hpcddm.models import build_denoiser
-from hpcddm.runs.unit_training import unit_training
+from hpcddm.runs.unit_keys import MONOLITH, expert_key
+from hpcddm.runs.unit_training import resolve_training
 from hpcddm.sampling.denoiser_observer import DenoiserObserver, denoiser_observer
 from hpcddm.sampling.heldout_loss import LEVELS
 from hpcddm.training.meters import crosses_multiple
@@ -24,7 +25,9 @@ def probe(tmp_path, heldout_clusters):
 
     def make(expert, rank=0, **changes):
         unit = SimpleNamespace(key="train/x", input=None, ranks=SimpleNamespace(rank=rank))
-        return DenoiserObserver(tiny(tmp_path, experts__extra=[JOINED], **changes), unit, expert)
+        experiment = tiny(tmp_path, experts__extra=[JOINED], **changes)
+        key = MONOLITH if expert is None else expert_key(expert)
+        return DenoiserObserver(experiment, unit, resolve_training(experiment, key))
 
     return make
 
@@ -74,8 +77,8 @@ def test_of_an_expert_that_joined_only_samples_are_shown_and_other_ranks_show_no
 def test_a_unit_is_looked_at_after_its_share_of_the_images(probe, tmp_path):
     experiment = tiny(tmp_path, experts__samples_every_images=33)
     unit = SimpleNamespace(key="train/expert-00", input=None, ranks=SimpleNamespace(rank=0))
-    own = denoiser_observer(experiment, unit, 0, unit_training(experiment, unit.key))
+    own = denoiser_observer(experiment, unit, resolve_training(experiment, unit.key))
     assert own.interval == math.ceil(33 / 2)
     assert [images for images in range(8, 65, 8) if crosses_multiple(own.interval, images, 8)] == [24, 40, 56]
-    assert denoiser_observer(experiment, unit, None, experiment.experts.training).interval == 33
-    assert denoiser_observer(tiny(tmp_path), unit, 0, experiment.experts.training) is None
+    assert denoiser_observer(experiment, unit, resolve_training(experiment, MONOLITH)).interval == 33
+    assert denoiser_observer(tiny(tmp_path), unit, resolve_training(tiny(tmp_path), unit.key)) is None

@@ -37,7 +37,7 @@ from hpcddm.randomness.keyed import RandomDraws
 from hpcddm.runs import heartbeat
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.unit_training import UnitTraining
+from hpcddm.runs.unit_training import ResolvedTraining, UnitTraining
 from hpcddm.training import loop
 from hpcddm.training.observation import Observation, Observer
 from tests.catalogs import catalog_of
@@ -59,6 +59,11 @@ def training(**changes: object) -> UnitTraining:
     numbers = values.get("snapshots", [])
     own = [-(-number // BATCH) * BATCH for number in numbers]
     return UnitTraining(**values | {"snapshots": own, "snapshot_numbers": numbers})
+
+
+def resolved(settings: UnitTraining, flops_per_image: int = 10**6) -> ResolvedTraining:
+    """A training of the network of this file, which no experiment names."""
+    return ResolvedTraining(KEY, settings, 0, None, None, flops_per_image=flops_per_image)
 
 
 def write_tar(folder: Path) -> CatalogReader:
@@ -151,7 +156,7 @@ class Trainings:
             loss = self.loss(unit, stop_after if is_last else None, bad_steps if is_last else ())
             seen = Observer(3 * BATCH, lambda model, device: self._look(unit, model)) if looks else None
             sources = build, loss, batches(self.reader), pixels_to_values, begin if start else None
-            trained = loop.train(loop.Task(0, *sources, flops_per_image=10**6, observer=seen), settings, unit)
+            trained = loop.train(loop.Task(*sources, observer=seen), resolved(settings), unit)
             if rank == 0:
                 (unit.run.root / "facts.json").write_text(json.dumps(trained.results))
 

@@ -21,7 +21,7 @@ from hpcddm.models.flops import forward_flops, training_flops, unallocated
 from hpcddm.runs import unit_keys
 from hpcddm.runs.unit_keys import expert_of, stage_of
 from hpcddm.runs.unit_settings import require_latent_space
-from hpcddm.runs.unit_training import unit_training
+from hpcddm.runs.unit_training import resolve_training
 from hpcddm.stages.evaluation.measure_real import encoders_by_label
 from hpcddm.stages.workload import (
     AUTOENCODER,
@@ -73,7 +73,7 @@ class UnitCosts:
             return self.experiment.experts.training.model_copy(update={"precision": "fp32"})
         keys = {ROUTER: unit_keys.ROUTER, AUTOENCODER: unit_keys.AUTOENCODER}
         key = name if name.startswith(DENOISER) else keys.get(name, f"evaluators/{name}")
-        return unit_training(self.experiment, key)
+        return resolve_training(self.experiment, key).settings
 
     def inputs(self, name: str, count: int) -> tuple[torch.Tensor, ...]:
         """Make the arguments of a network's forward pass for so many images."""
