@@ -8,9 +8,10 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError
 from hpcddm.errors.printing import printable
 from hpcddm.exchange import signed_folder
-from hpcddm.exchange.contract import FILE, PROBE, PROBE_SAMPLES, Contract
+from hpcddm.exchange.contract import FILE, PROBE, Contract
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.files.tensor_file import TensorFile, TensorSpec
+from hpcddm.runs.ranges import PROBE_SAMPLES
 
 
 def check_files(contract: Contract, experiment: Experiment, folder: Path) -> None:

@@ -11,9 +11,10 @@ from hpcddm.config.experiment import Experiment, ProbeRule
 from hpcddm.config.schema import settings_to_hash, validate, variants_of
 from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.printing import printable
-from hpcddm.exchange.contract import PARTITION, PROBE, PROBE_SAMPLES, Contract
+from hpcddm.exchange.contract import PARTITION, PROBE, Contract
 from hpcddm.files.tensor_file import HEADER_BYTES, VALUE_BYTES
 from hpcddm.runs.manifest import flatten
+from hpcddm.runs.ranges import PROBE_SAMPLES
 from hpcddm.runs.unit_keys import expert_keys, expert_of, extra_expert_keys
 
 CLUSTERING, SOURCE, CLASS_NAMES = "cluster.clustering", "data.source", "data.class_names"

@@ -26,8 +26,6 @@ from hpcddm.files.tensor_file import TensorSpec
 
 FILE = "contract.json"
 PARTITION, PROBE = "partition.safetensors", "probe.safetensors"
-PROBE_SAMPLES = 64
-"""Held-out images of every cluster in the probe, at most."""
 MAX_BYTES = checked_reads.MANIFEST_BYTES
 """Largest size of `contract.json`."""
 MAX_FILE_BYTES = 64 << 30

@@ -14,12 +14,11 @@ from hpcddm.data import run_samples
 from hpcddm.data.reader import CatalogReader
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.spaces.base import create_space
-from hpcddm.exchange.contract import PROBE_SAMPLES
 from hpcddm.jobs.unit import Unit
 from hpcddm.models import build_denoiser
 from hpcddm.randomness import keyed
 from hpcddm.randomness.streams import PROBE_IMAGES
-from hpcddm.runs.ranges import HELDOUT, TRAIN
+from hpcddm.runs.ranges import HELDOUT, PROBE_SAMPLES, TRAIN
 from hpcddm.runs.unit_keys import MONOLITH_ARM, expert_of
 from hpcddm.runs.unit_training import ResolvedTraining
 from hpcddm.sampling.conversions.base import Conversion
@@ -27,7 +26,7 @@ from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.heldout_loss import LEVELS, HeldoutLoss
 from hpcddm.sampling.sampler import sample
-from hpcddm.training.observation import Observation, Observer
+from hpcddm.training.log import Observation, Observer
 
 DRAWN = 16
 """Number of samples."""

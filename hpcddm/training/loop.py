@@ -23,9 +23,8 @@ from hpcddm.runs.unit_training import ResolvedTraining, UnitTraining
 from hpcddm.training import blocks, process_group
 from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.engine import Engine
-from hpcddm.training.log import TrainingLog
+from hpcddm.training.log import Observer, TrainingLog
 from hpcddm.training.meters import TrainingProgress, crosses_multiple
-from hpcddm.training.observation import Observer
 from hpcddm.training.state_saver import StateSaver
 from hpcddm.training.step_results import StepResults
 from hpcddm.training.weights_writer import WeightsWriter

@@ -12,9 +12,8 @@ from hpcddm.jobs.unit import Unit
 from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.runs.unit_training import UnitTraining
 from hpcddm.runs.weights_files import first_missing_snapshot, missing_snapshot_error, weights_name
-from hpcddm.training.divergence import diverged_error
 from hpcddm.training.engine import Engine
-from hpcddm.training.meters import TrainingProgress
+from hpcddm.training.meters import TrainingProgress, diverged_error
 
 
 class WeightsWriter:

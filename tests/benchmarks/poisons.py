@@ -20,11 +20,10 @@ from hpcddm.data import run_samples
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.evaluation.expert_probe import ProbeLosses
-from hpcddm.exchange.contract import PROBE_SAMPLES
 from hpcddm.models import build_denoiser
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
-from hpcddm.runs.ranges import HELDOUT, TRAIN
+from hpcddm.runs.ranges import HELDOUT, PROBE_SAMPLES, TRAIN
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import expert_key

@@ -39,7 +39,7 @@ from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_training import ResolvedTraining, UnitTraining
 from hpcddm.training import loop
-from hpcddm.training.observation import Observation, Observer
+from hpcddm.training.log import Observation, Observer
 from tests.catalogs import catalog_of
 from tests.orders import uniform
 

@@ -30,8 +30,8 @@ from hpcddm.runs.unit_keys import unit_name
 from hpcddm.runs.unit_settings import NUM_ROTATIONS, evaluator_settings
 from hpcddm.runs.unit_training import resolve_training
 from hpcddm.stages.workload import Work, Workload
-from hpcddm.training.divergence import diverged_error, varies
 from hpcddm.training.loop import Task, load_weights, train
+from hpcddm.training.meters import diverged_error, varies
 
 IMAGES_AT_ONCE = 500
 

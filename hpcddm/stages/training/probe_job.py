@@ -12,7 +12,7 @@ from hpcddm.errors import UserError, require
 from hpcddm.errors.next_step import command
 from hpcddm.evaluation import expert_probe
 from hpcddm.evaluation.expert_probe import ProbeLosses
-from hpcddm.exchange.contract import PROBE, PROBE_SAMPLES
+from hpcddm.exchange.contract import PROBE
 from hpcddm.files import atomic, tensors
 from hpcddm.jobs.devices import choose_device
 from hpcddm.jobs.unit import Result, Unit
@@ -20,7 +20,7 @@ from hpcddm.runs.contracts import current_folder, own_sites
 from hpcddm.runs.files import PROBE_FILE
 from hpcddm.runs.import_records import accepted_reason
 from hpcddm.runs.manifest import sizes_and_digests
-from hpcddm.runs.ranges import HELDOUT
+from hpcddm.runs.ranges import HELDOUT, PROBE_SAMPLES
 from hpcddm.runs.unit_keys import expert_key, unit_name
 from hpcddm.runs.unit_training import resolve_training
 from hpcddm.runs.weights_files import selected_weights

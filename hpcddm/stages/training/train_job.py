@@ -25,8 +25,8 @@ from hpcddm.runs.unit_training import ResolvedTraining
 from hpcddm.sampling import denoiser_observer
 from hpcddm.stages.workload import Work, Workload
 from hpcddm.training import flops_budget
+from hpcddm.training.log import Observer
 from hpcddm.training.loop import Task, train
-from hpcddm.training.observation import Observer
 from hpcddm.training.training_inputs import noisy_batches, training_inputs
 
 
