@@ -30,12 +30,13 @@ from hpcddm.jobs.unit import Result, Unit
 from hpcddm.jobs.unit_inputs import InputsNotReady, wait_for_inputs
 from hpcddm.runs import group_permissions, provenance, training_states
 from hpcddm.runs import manifest as manifests
+from hpcddm.runs.contracts import require_agreed_inputs, run_contract
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.lease import HeldElsewhere, lease
 from hpcddm.runs.links import require_no_links
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.run_dir import RunDir, set_aside
-from hpcddm.runs.state_seals import output_seal
+from hpcddm.runs.state_seals import output_seal, state_seal
 
 LEAVING_SECONDS = 90
 """Seconds that a new attempt waits for the previous attempt, which may still be saving."""
@@ -192,17 +193,18 @@ def _make(spec: Spec, run: RunDir, ranks: job_environment.Ranks, attempt: Attemp
     expected = Manifest.expected(spec.key, spec.fingerprint_settings, inputs, spec.parts, spec.lengths)
     if _is_already_complete(folder, expected):
         return Outcome.ALREADY_COMPLETE
+    require_agreed_inputs(run_contract(run), spec.key, expected.inputs)
     require_no_links(run, spec.key)
     guarded_writes.make_folder(folder)
     heartbeat = HeartbeatWriter(attempt.folder, ranks.owner, attempt.number, socket.gethostname())
     unit = Unit(
         *(spec.key, run, ranks, attempt, heartbeat, stop, inputs, expected.trajectory),
-        input_digests=expected.inputs,
         network_interface=spec.network_interface,
         watchdog_minutes=spec.watchdog_minutes,
         gpus=max(resources.gpus_per_node, job_environment.gpus_on_node()),
         resources=resources,
         data_threads=job_environment.data_threads(spec.threads),
+        seal=partial(state_seal, run, spec.key),
     )
     if ranks.rank > 0:
         _call_stage(spec, unit)
