@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
-from hpcddm.config import paths, variant_files
+from hpcddm.config import paths, variants
 from hpcddm.config.experiment import Experiment, ProbeRule
 from hpcddm.config.schema import settings_to_hash, validate, variants_of
 from hpcddm.errors import ConfigError, UserError, require
@@ -112,7 +112,7 @@ def check_experiment(contract: Contract, experiment: Experiment) -> None:
         UserError: It has a variant that is not in the package, or other experts than the contract, whose files are
             larger than they need be.
     """
-    own = variant_files.user_files()
+    own = variants.user_files()
     for place, variant in variants_of(experiment):
         if f"{variant.package}/{variant.name}.py" in own:
             reason = f"contract.json: {place}: '{variant.name}' is a variant of yours, not of the package"

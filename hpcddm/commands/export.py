@@ -27,7 +27,7 @@ from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.stored_results import stored_class_names
 from hpcddm.runs.unit_keys import AUTOENCODER, LATENT_SCALE, expert_of, student_keys, train_keys
-from hpcddm.runs.unit_settings import latent_space
+from hpcddm.runs.unit_training import latent_space
 
 STEPS = 1000
 """Steps of the time axis: both sides embed 1000 t, which diffusers calls the time step."""
@@ -125,8 +125,8 @@ def _write(
     description: dict[str, Any],
     scheduler: dict[str, Any] | None,
 ) -> None:
+    from hpcddm.files.tensors import save_tensors
     from hpcddm.models.checkpoints.file_formats import DIFFUSERS_WEIGHTS
-    from hpcddm.models.checkpoints.writing import save_tensors
 
     transformer = output / "transformer"
     transformer.mkdir(parents=True)

@@ -13,10 +13,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from hpcddm.config import paths, variant_files
+from hpcddm.config import paths, variants
 from hpcddm.config.experiment import Experiment
+from hpcddm.config.job_resources import JobResources
 from hpcddm.config.schema import validate
-from hpcddm.config.site import Resources
 from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 from hpcddm.files import guarded_writes, nfs_reads
@@ -224,10 +224,10 @@ def _make(spec: Spec, run: RunDir, ranks: job_environment.Ranks, attempt: Attemp
     return Outcome.COMPLETE
 
 
-def _resources(spec: Spec, run: RunDir) -> Resources:
+def _resources(spec: Spec, run: RunDir) -> JobResources:
     """Return the resources in a spec; raises `UserError` if they are invalid."""
     try:
-        return validate(Resources, spec.resources, f"{run.spec(spec.key)}: resources")
+        return validate(JobResources, spec.resources, f"{run.spec(spec.key)}: resources")
     except ConfigError as error:
         raise UserError(f"{error}; submit the run again") from None
 
@@ -277,7 +277,7 @@ def _close_states(spec: Spec, unit: Unit) -> None:
 
 
 def _call_stage(spec: Spec, unit: Unit) -> Result:
-    stage = variant_files.import_from_subpackages("stages", f"{spec.stage}_job")
+    stage = variants.import_from_subpackages("stages", f"{spec.stage}_job")
     return stage.run(paths.make_absolute(Experiment.model_validate(spec.experiment), unit.run.root), unit)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpcddm.config.site import Resources
+from hpcddm.config.job_resources import JobResources
 from hpcddm.jobs.attempt import Attempt
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.stopping import StopFlag, Stopped
@@ -34,7 +34,7 @@ class Unit:
     watchdog_minutes: float = 20
     gpus: int = 0
     """Number of GPUs that the unit has on each of its nodes."""
-    resources: Resources = Resources()
+    resources: JobResources = JobResources()
     data_threads: int = 1
     """Number of threads with which a rank reads samples ahead of its training."""
     seal: Callable[[], StateSeal | None] = lambda: None

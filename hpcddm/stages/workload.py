@@ -8,8 +8,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Expert
 from hpcddm.runs.ranges import images_of_range
 from hpcddm.runs.unit_keys import MONOLITH, MONOLITH_ARM, STUDENT_ARM, all_experts, expert_key, expert_of, stage_of
-from hpcddm.sampling import nfe
-from hpcddm.sampling.nfe import NetworkEvaluations
+from hpcddm.sampling.ensemble import NetworkEvaluations
 from hpcddm.training import flops_budget
 
 DENOISER, ROUTER, ENCODER = f"{stage_of(MONOLITH)}/", "router", "encoder"
@@ -89,7 +88,7 @@ class Workload:
         return [Work(direction, False, images, batch)] if self.experiment.data.space.reads_latents else []
 
     def sampling(
-        self, arms: list[str], images: int, batch: int, count: Callable[..., NetworkEvaluations] = nfe.of_arm
+        self, arms: list[str], images: int, batch: int, count: Callable[..., NetworkEvaluations]
     ) -> list[Work]:
         """List the work of sampling images.
 

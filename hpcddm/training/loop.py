@@ -17,10 +17,11 @@ from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.outcome import Outcome
 from hpcddm.jobs.unit import Unit
 from hpcddm.jobs.watchdog import Watchdog
+from hpcddm.models.base import prepare_blocks
 from hpcddm.runs import manifest
 from hpcddm.runs.files import CURVE, WEIGHTS
 from hpcddm.runs.unit_training import ResolvedTraining, UnitTraining
-from hpcddm.training import blocks, process_group
+from hpcddm.training import process_group
 from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.engine import Engine
 from hpcddm.training.log import Observer, TrainingLog
@@ -157,7 +158,7 @@ def _start(
     if resumable is None and task.initialise is not None:
         task.initialise(model)
     resources = unit.resources
-    prepared = blocks.prepare_blocks(model, resources.checkpoint_blocks, resources.compile_blocks)
+    prepared = prepare_blocks(model, resources.checkpoint_blocks, resources.compile_blocks)
     micro_batches = count_micro_batches(training.batch // unit.ranks.world_size, resources.micro_batch)
     engine = Engine(model, training, unit.ranks, device, resources.zero_stage, micro_batches)
     if resumable is not None:

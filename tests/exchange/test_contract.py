@@ -28,8 +28,8 @@ from hpcddm.exchange import signing, ssh_keys
 from hpcddm.exchange.bundle import SiteWord
 from hpcddm.exchange.contract import FILE, PARTITION, PROBE
 from hpcddm.files.tensor_file import TensorFile
+from hpcddm.files.tensors import save_tensors
 from hpcddm.loading.content_hashes import with_content_hashes
-from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import contracts as run_contracts
 from hpcddm.runs import manifest

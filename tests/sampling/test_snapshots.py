@@ -17,7 +17,7 @@ from hpcddm.runs.unit_training import resolve_training
 from hpcddm.runs.weights_files import WeightsChoice, power_average_name, weights_file, weights_name
 from hpcddm.sampling import load_ensemble, posthoc_ema
 from hpcddm.training import ema, flops_budget
-from hpcddm.training.power_ema import exponent
+from hpcddm.training.ema import exponent
 from tests.helpers import JOINED, hpcddm, tiny
 
 KEPT = {"experts__training__images": 640, "experts__training__snapshots": [100, 320, 640]}

@@ -12,8 +12,7 @@ from hpcddm.runs.passed_over import describe_counts
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.stored_results import split_results
 from hpcddm.runs.unit_keys import CATALOG, MONOLITH, ROUTER, STUDENT, expert_keys, probe_key
-from hpcddm.runs.unit_settings import overridden_images
-from hpcddm.runs.unit_training import ResolvedTraining, resolve_training
+from hpcddm.runs.unit_training import ResolvedTraining, overridden_images, resolve_training
 from hpcddm.runs.weights_files import selected_weights
 
 

@@ -6,8 +6,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import settings_to_hash
 from hpcddm.pipeline.fingerprints import image_settings
 from hpcddm.pipeline.stage import Stage
-from hpcddm.runs.unit_settings import autoencoder_keys
-from hpcddm.runs.unit_training import resolve_training
+from hpcddm.runs.unit_training import autoencoder_keys, resolve_training
 from hpcddm.stages.unit_kinds import CatalogUnits, TrainingUnits
 
 

@@ -12,6 +12,7 @@ from hpcddm.data.catalog import split_into_blocks
 from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import EVALUATION
+from hpcddm.sampling import nfe
 from hpcddm.sampling.draw_images import UnitSampler
 from hpcddm.stages.evaluation.draw import arm_names, draw_range
 from hpcddm.stages.progress import advance
@@ -45,7 +46,7 @@ def work(workload: Workload, key: str) -> list[Work]:
     (start, stop), batch = draw_range(key), workload.experiment.evaluate.batch
     arms = arm_names(workload.experiment)
     decoding = workload.through_autoencoder(DECODE_LATENTS, len(arms) * (stop - start), batch)
-    return [*workload.sampling(arms, stop - start, batch), *decoding]
+    return [*workload.sampling(arms, stop - start, batch, nfe.of_arm), *decoding]
 
 
 @dataclass

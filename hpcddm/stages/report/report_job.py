@@ -10,7 +10,7 @@ import numpy as np
 from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.image_encoders import ImageEncoderSettings
-from hpcddm.config.strategies import parse as parse_strategy
+from hpcddm.config.sampling import parse_strategy
 from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.data import run_samples
 from hpcddm.errors import require
@@ -61,6 +61,7 @@ from hpcddm.runs.unit_keys import (
 from hpcddm.sampling import nfe
 from hpcddm.sampling.diagnostics import diagnose
 from hpcddm.sampling.draw_images import UnitSampler
+from hpcddm.sampling.ensemble import NetworkEvaluations
 from hpcddm.sampling.sampler import sample
 from hpcddm.sampling.velocity import EnsembleVelocity
 from hpcddm.stages.data.cluster_report import RANDOM_IMAGES
@@ -107,9 +108,9 @@ def work(workload: Workload, key: str) -> list[Work]:
     """List the gallery of all arms and of every expert alone, and the diagnostics of the ensemble."""
     evaluate, experts = workload.experiment.evaluate, workload.experiment.cluster.experts
     arms = arm_names(workload.experiment)
-    shown = workload.sampling(arms, GALLERY_IMAGES, GALLERY_IMAGES)
+    shown = workload.sampling(arms, GALLERY_IMAGES, GALLERY_IMAGES, nfe.of_arm)
     inside = workload.sampling(arms, GALLERY_IMAGES, GALLERY_IMAGES, nfe.of_diagnostics)
-    alone = nfe.NetworkEvaluations(experts * nfe.of_arm(MONOLITH_ARM, evaluate, experts).experts)
+    alone = NetworkEvaluations(experts * nfe.of_arm(MONOLITH_ARM, evaluate, experts).experts)
     decoded = workload.through_autoencoder(DECODE_LATENTS, (len(arms) + experts) * GALLERY_IMAGES, GALLERY_IMAGES)
     return [*shown, *inside, *workload.expert_work(GALLERY_IMAGES, GALLERY_IMAGES, alone), *decoded]
 

@@ -16,8 +16,7 @@ from hpcddm.models import build_denoiser
 from hpcddm.runs.unit_keys import MONOLITH
 from hpcddm.sampling import load_ensemble
 from hpcddm.sampling.dispatch import weighted_velocity
-from hpcddm.sampling.ensemble import Ensemble
-from hpcddm.sampling.nfe import NetworkEvaluations
+from hpcddm.sampling.ensemble import Ensemble, NetworkEvaluations
 from hpcddm.stages.training.train_job import train_denoiser
 from hpcddm.stages.workload import Work, Workload
 from hpcddm.training import flops_budget

@@ -7,7 +7,7 @@ from hpcddm.config.schema import settings_to_hash
 from hpcddm.pipeline.fingerprints import image_settings
 from hpcddm.pipeline.stage import Stage
 from hpcddm.runs.unit_keys import CLASSIFIER, EXTRACTOR, unit_name
-from hpcddm.runs.unit_settings import evaluator_settings
+from hpcddm.runs.unit_training import evaluator_settings
 from hpcddm.stages.unit_kinds import CatalogUnits, TrainingUnits
 
 

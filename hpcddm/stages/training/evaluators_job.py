@@ -27,8 +27,7 @@ from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.initial_weights import open_weights
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.unit_keys import unit_name
-from hpcddm.runs.unit_settings import NUM_ROTATIONS, evaluator_settings
-from hpcddm.runs.unit_training import resolve_training
+from hpcddm.runs.unit_training import NUM_ROTATIONS, evaluator_settings, resolve_training
 from hpcddm.stages.workload import Work, Workload
 from hpcddm.training.loop import Task, load_weights, train
 from hpcddm.training.meters import diverged_error, varies

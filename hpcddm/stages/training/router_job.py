@@ -20,16 +20,16 @@ from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.errors import require
 from hpcddm.evaluation.router_quality import NOISE_LEVELS, heldout_numbers, measure_quality, router_nfe
 from hpcddm.files import atomic, tensors
+from hpcddm.files.tensors import save_tensors
 from hpcddm.jobs.devices import DTYPES, choose_device
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.models import build_denoiser
 from hpcddm.models.build_router import build, build_computed, build_initialised, precision
 from hpcddm.models.calibrated_router import CalibratedRouter
-from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.runs import weights_files
 from hpcddm.runs.files import CALIBRATION, ROUTER_SAMPLES, ROUTER_SAMPLES_INFO, WEIGHTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
-from hpcddm.sampling.nfe import NetworkEvaluations
+from hpcddm.sampling.ensemble import NetworkEvaluations
 from hpcddm.sampling.router_samples import draw_missing
 from hpcddm.stages.progress import advance
 from hpcddm.stages.workload import DECODE_LATENTS, ENCODE_LATENTS, ROUTER, Work, Workload

@@ -10,8 +10,7 @@ from hpcddm.pipeline.stage import Stage
 from hpcddm.runs.files import list_name
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.unit_keys import CATALOG, EXPERT_LISTS, expert_keys, expert_of, list_key, train_keys
-from hpcddm.runs.unit_settings import overridden_images
-from hpcddm.runs.unit_training import resolve_training
+from hpcddm.runs.unit_training import overridden_images, resolve_training
 from hpcddm.stages.data.copy_lists import copies_read
 from hpcddm.stages.data.encode_captions import captions_read, uncounted_captions
 from hpcddm.stages.data.latents import space_parts

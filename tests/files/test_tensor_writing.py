@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from hpcddm.models.checkpoints.writing import save_tensors
+from hpcddm.files.tensors import save_tensors
 
 
 @pytest.mark.parametrize("mask", [0o002, 0o022, 0o077])
