@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hpcddm.evaluation.metrics.metric_inputs import ImageSet
 
 FLOOR = "floor"
+AS_STATED = " as stated by you"
 OWN, DEFAULT = "own", "efficientnet_lite0"
 """The networks that a run trains to measure images, and the extractor where no run has any."""
 
@@ -137,8 +138,21 @@ def _compared(
             floor = found[train[0].name] if train else None
             compared[label] = measured_sets.compare(label, arms, found[real.name], floor)
     made = comparisons.summarise(compared)
-    stated = f" as stated by you: {', '.join(compared)}" if is_stated else ""
+    made |= {"protocol": _protocol(samples, made, against if is_stated else None)}
+    stated = f"{AS_STATED}: {', '.join(compared)}" if is_stated else ""
     return made | {"against": f"{against}{stated}", "images": next(iter(made["arms"].values()))["images"]}
+
+
+def _protocol(samples: Sequence["ImageFiles"], made: Mapping[str, Any], statistics: str | None) -> dict[str, str]:
+    """Say of each set that a run has drawn whether its figures may stand beside published ones."""
+    from hpcddm.commands.evaluating.run_images import REAL, RunImages
+    from hpcddm.evaluation.report.protocol import compare_with_published
+
+    return {
+        one.name: compare_with_published(one.run.experiment, made["arms"][one.name]["images"], made, statistics)
+        for one in samples
+        if isinstance(one, RunImages) and one.arm not in REAL
+    }
 
 
 def _training_images(real: "ImageFiles | FeatureMoments") -> "list[ImageFiles]":
@@ -232,5 +246,7 @@ def _print_table(found: Mapping[str, Any]) -> None:
     for key, cells in figure_rows(dict(found)).items():
         table.add_row(plain_text(key), *(cells.get(name, "") for name in columns))
     print_table(table)
+    for name, text in found["protocol"].items() if AS_STATED in found["against"] else ():
+        echo(f"note: {plain_text(name)}: {text}")
     for label, dimension in found["few_images"].items():
         echo(f"note: {dimension} features of {label} need {2 * dimension:,} images for FD; compare by KID instead")

@@ -13,7 +13,7 @@ from hpcddm.config.class_names import are_numbers, class_number
 from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.cross_checks import weights_conflict
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.sampling import ConversionSettings, SolverSettings
+from hpcddm.config.sampling import ConversionSettings, SamplerSettings, SolverSettings
 from hpcddm.config.schema import VariantSettings, validate
 from hpcddm.config.strict_yaml import parse_value
 from hpcddm.errors import ConfigError, UserError
@@ -27,6 +27,7 @@ from hpcddm.runs.weights_files import selected_weights
 
 COLUMNS, MAX_COLUMNS = 8, 16
 """Columns of the picture; and the most where every column is one class, or one prompt."""
+PICTURE, ARRAY = ".png", ".npz"
 KEPT_WEIGHTS = {"sigma_rel": "--sigma-rel", "snapshot": "--snapshot"}
 
 
@@ -56,7 +57,9 @@ KEPT_WEIGHTS = {"sigma_rel": "--sigma-rel", "snapshot": "--snapshot"}
 @click.option("--posteriors", type=click.Choice(["separate", "shared"]), help="For the halves of guidance.")
 @click.option("--snapshot", type=int, metavar="IMAGES", help="Weights after so many images. Default: as above.")
 @click.option("--sigma-rel", type=float, help="Use the average with this relative length, one of power_ema.")
-@click.option("--output", type=PATH, default=Path("grid.png"), show_default=True)
+@click.option(
+    "--output", type=PATH, default=Path("grid.png"), show_default=True, help="One PNG, or X.npz for other evaluators."
+)
 def sample(
     root: Path,
     output: Path,
@@ -67,7 +70,7 @@ def sample(
     seed: int,
     **changes: Any,
 ) -> None:
-    """Draw images with the trained networks of RUN into one PNG.
+    """Draw images with the trained networks of RUN into one PNG, or into an npz as other evaluators read it.
 
     \b
     Example: hpcddm sample runs/fashion_mnist --strategy top-2 --class "Ankle boot" --steps 25 --output boots.png
@@ -89,8 +92,11 @@ def sample(
         warnings.filterwarnings("always", category=UserWarning, module="hpcddm")
         warnings.showwarning = lambda message, *place: echo(f"warning: {message}", err=True)
         images = Run(run, experiment).sample(num_images, strategy, classes, prompts, seed, bar.update)
-    period = len(prompts) or len(classes)
-    _save(images, period if 1 < period <= MAX_COLUMNS else COLUMNS, output)
+    if output.suffix.lower() == ARRAY:
+        _save_array(images, f"{root}:{strategy}", experiment, (classes, names), prompts, seed, output)
+    else:
+        period = len(prompts) or len(classes)
+        _save(images, period if 1 < period <= MAX_COLUMNS else COLUMNS, output)
     without = f" without {', '.join(missing)}" if missing else ""
     evaluate = experiment.evaluate
     how = f"{evaluate.steps} {evaluate.solver.name} steps, guidance {evaluate.guidance:g}"
@@ -164,8 +170,10 @@ def _variant(option: str, base: type[VariantSettings], text: str) -> VariantSett
 
 def _check_output(output: Path) -> None:
     """Refuse an output path that could not be written after the sampling; raises `ConfigError`."""
-    if output.suffix.lower() != ".png":
-        raise ConfigError(f"--output {output}: the picture is a PNG with transparent gaps; the name must end in .png")
+    if output.suffix.lower() not in (PICTURE, ARRAY):
+        raise ConfigError(f"--output {output}: the name must end in {PICTURE}, or in {ARRAY} for an array")
+    if output.suffix.lower() == ARRAY and output.exists():
+        raise ConfigError(f"--output {output}: exists; name another file")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         if output.exists():
@@ -183,3 +191,24 @@ def _save(images: Any, columns: int, output: Path) -> None:
         grid(images, columns=columns).save(output)
     except OSError as error:
         raise UserError(f"{output}: cannot be written ({error.strerror or error})") from None
+
+
+def _save_array(
+    images: Any,
+    name: str,
+    experiment: Experiment,
+    classes: tuple[list[str], list[str]],
+    prompts: tuple[str, ...],
+    seed: int,
+    output: Path,
+) -> None:
+    """Write an npz, and a JSON beside it with seed, sampler, and classes or prompts; classes: drawn ones, and all."""
+    import numpy as np
+
+    from hpcddm.evaluation.sample_files import DrawnImages, write_images
+
+    drawn, names = classes
+    labels = np.resize([names.index(one) for one in drawn], len(images)) if drawn else None
+    sampler = experiment.evaluate.model_dump(mode="json", include={*SamplerSettings.model_fields})
+    origin = {"seed": seed, "first_sample": 0, "sampler": sampler} | ({"prompts": [*prompts]} if prompts else {})
+    write_images(DrawnImages(name, images, labels, names, origin), output)

@@ -225,9 +225,22 @@ def _of_evaluation(experiment: Experiment) -> Problems:
         for key in (key for key, settings in waiting.items() if settings is not None):
             yield "evaluate.min_experts", f"{key} waits for all experts; remove one of the two"
     yield from _of_image_counts(evaluate, experiment.data.num_classes or 1)
+    if evaluate.labels == "uniform":
+        yield from _of_drawn_classes(experiment)
     if evaluate.guidance_interval != sorted(evaluate.guidance_interval):
         yield "evaluate.guidance_interval", f"{evaluate.guidance_interval}: from the smaller time to the larger"
     yield from _of_strategies(experiment, "evaluate.strategies", evaluate.strategies)
+
+
+def _of_drawn_classes(experiment: Experiment) -> Problems:
+    """Find what needs the condition of one held-out image for every sample."""
+    place, instead = "evaluate.labels", "take balanced"
+    if experiment.data.num_classes is None:
+        yield place, f"uniform draws classes, and data.num_classes is not set; {instead}"
+    if experiment.data.condition.reads_captions:
+        yield place, f"uniform draws classes, and the samples have captions; {instead}"
+    if any(is_strategy(name) and not parse_strategy(name).needs_router for name in experiment.evaluate.strategies):
+        yield place, f"a class drawn at random has no cluster that the oracle could name; {instead}"
 
 
 def _of_image_counts(evaluate: EvaluateSettings, num_classes: int) -> Problems:

@@ -107,13 +107,15 @@ class EvaluateSettings(SamplerSettings):
     not_hashed: ClassVar[frozenset[str]] = frozenset(
         {"units", "min_experts", "placement", "extractors", "perceptual", "reference"}
     )
-    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"first_sample", "snapshot", "sigma_rel"})
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"first_sample", "labels", "snapshot", "sigma_rel"})
 
     images: Positive = 2000
     """Number of samples per arm."""
     first_sample: Annotated[int, Field(ge=0)] = 0
     """Number of the first sample. The number determines noise and held-out image, so disjoint ranges are independent:
     choose settings on one range and measure them on another."""
+    labels: Literal["balanced", "uniform"] = "balanced"
+    """Classes of the samples: all equally often, or that of each sample drawn at random with replacement."""
     batch: Positive = 100
     """Number of images sampled together; a unit samples whole batches, so the number of units does not change a bit."""
     strategies: Annotated[list[str], Field(min_length=1)] = ["top-1", "top-2"]

@@ -1,4 +1,4 @@
-"""Samples of a run for its stages: readers, lists, orders and the evaluation set, by sample number."""
+"""Samples of a run for its stages: readers, lists and orders, by sample number."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int, Int64, Integer, UInt8
+from jaxtyping import Int64, Integer, UInt8
 
 from hpcddm.config import paths, variants
 from hpcddm.config.data import DataSettings
@@ -17,25 +17,22 @@ from hpcddm.config.schema import validate
 from hpcddm.config.training import Expert
 from hpcddm.data.augmentations.base import source_side
 from hpcddm.data.catalog import Catalog, Folders, read_catalog, split_into_blocks
-from hpcddm.data.columns import Column, gather_rows
+from hpcddm.data.columns import Column
 from hpcddm.data.latent_moments import MIRRORED, MOMENTS
 from hpcddm.data.loader import Loader
 from hpcddm.data.orders.base import EpochOrder, ListOrder, RoundRobin
 from hpcddm.data.reader import CatalogReader
 from hpcddm.data.readings.base import Reading
-from hpcddm.errors import UserError
 from hpcddm.files.checked_reads import read_required_json
 from hpcddm.jobs.unit import Unit
 from hpcddm.randomness import keyed
-from hpcddm.randomness.streams import CLUSTER_ORDER, EVALUATED_IMAGES, EXAMPLE_IMAGES, PROBE_IMAGES
+from hpcddm.randomness.streams import CLUSTER_ORDER, EXAMPLE_IMAGES, PROBE_IMAGES
 from hpcddm.runs.files import CATALOG_FILE, CLUSTERS, FEATURES, LATENTS, list_file, list_name, training_file
-from hpcddm.runs.ranges import HELDOUT, PROBE_SAMPLES, TRAIN, split_of
+from hpcddm.runs.ranges import PROBE_SAMPLES, TRAIN, split_of
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.stored_results import class_names, list_results
+from hpcddm.runs.stored_results import list_results
 from hpcddm.runs.unit_keys import CATALOG, EXPERT_LISTS, list_key
 
-EVALUATION_SEED = 0
-"""Seed of the evaluation set: runs that differ in their seed share the measurements of the real images."""
 NUMBERS, CLUSTER, FEATURE = "numbers", "cluster", "features"
 """Names of the columns in the files of lists, clusters and features."""
 NO_LABELS = np.zeros(0, dtype=np.int64)
@@ -244,68 +241,6 @@ def balanced_order(
     return RoundRobin([list_order(experiment, part, numbers) for part, numbers in present])
 
 
-def evaluation_samples(unit: Unit, experiment: Experiment, split: str = HELDOUT) -> Int64[np.ndarray, " n"]:
-    """Return the numbers of the samples that the evaluation uses, in its order from place 0 on."""
-    names = class_names(experiment, unit.inputs)
-    return choose_evaluation_samples(open_unit_catalog(unit, split), experiment, names, split)
-
-
 def read_labels(experiment: Experiment, reader: CatalogReader, numbers: Int64[np.ndarray, " n"]) -> np.ndarray:
     """Read the classes of some samples, (N,) int64; empty where the images have no classes."""
     return NO_LABELS if experiment.data.num_classes is None else reader.labels(numbers).numpy()
-
-
-def choose_evaluation_samples(
-    split_catalog: Catalog, experiment: Experiment, names: Sequence[str], split: str = HELDOUT
-) -> Int64[np.ndarray, " n"]:
-    """Choose the samples of a split that the evaluation uses, balanced over the classes if there are any.
-
-    Args:
-        split_catalog: Catalog of the split.
-        experiment: Experiment of the run.
-        names: Names of the classes; empty without classes.
-        split: Name of the split.
-
-    Returns:
-        Numbers of the samples from place 0 on, also of the places before `evaluate.first_sample`.
-
-    Raises:
-        UserError: The split has too few samples.
-    """
-    count = experiment.evaluate.first_sample + experiment.evaluate.images
-    if experiment.data.num_classes is None:
-        return choose_random(len(split_catalog), count, split)
-    return choose_balanced(split_catalog.column("label"), names, count, split)
-
-
-def choose_balanced(
-    labels: Column | Int[np.ndarray, " n"], class_names: Sequence[str], count: int, split: str
-) -> Int64[np.ndarray, " {count}"]:
-    """Choose the first `count` samples of a split with class i % C at place i; class_names: of all C classes.
-
-    split: its name. labels: of all samples of the split. Raises `UserError` when a class has too few.
-    """
-    needed = count // len(class_names)
-    of_class = [np.empty(0, dtype=np.int64) for _ in class_names]
-    for block in split_into_blocks(range(len(labels))):
-        found = gather_rows(labels, block)
-        of_class = [np.append(own, block[0] + np.flatnonzero(found == label)) for label, own in enumerate(of_class)]
-        if all(len(own) >= needed for own in of_class):
-            break
-    for label, numbers in enumerate(of_class):
-        if len(numbers) < needed:
-            raise UserError(
-                f"evaluate.images: {count} images need {needed} {split} images of class {class_names[label]}, there are"
-                f" {len(numbers)}; at most {min(map(len, of_class)) * len(class_names)} can be balanced"
-            )
-    return np.stack([numbers[:needed] for numbers in of_class], axis=1).reshape(-1)
-
-
-def choose_random(size: int, count: int, split: str) -> Int64[np.ndarray, " {count}"]:
-    """Draw `count` samples of a split of `size` at random, for images without classes; the same for all seeds of runs.
-
-    split: its name. Raises `UserError` when there are too few.
-    """
-    if size < count:
-        raise UserError(f"evaluate.images: {count} images need as many {split} images; take at most {size}")
-    return keyed.random_subset(EVALUATION_SEED, EVALUATED_IMAGES, size, count)

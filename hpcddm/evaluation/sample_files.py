@@ -3,16 +3,60 @@
 import json
 import shutil
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int64, UInt8
 
 from hpcddm.errors import UserError, require
 from hpcddm.evaluation.image_sets import CHANNELS, ImageFiles, blocks, with_channels, write_png
 from hpcddm.files import atomic
 
 WRITTEN_AT_ONCE = 256
+
+
+class DrawnImages(ImageFiles):
+    """Images that were just drawn.
+
+    Args:
+        name: What the user calls them.
+        pixels: (N, H, W, C) images.
+        labels: (N,) classes, or None.
+        class_names: Names of all classes.
+        origin: Seed and settings of the sampler.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        pixels: UInt8[np.ndarray, "n h w c"],
+        labels: Int64[np.ndarray, " n"] | None,
+        class_names: Sequence[str],
+        origin: dict[str, Any],
+    ) -> None:
+        self.name, self.labels, self.class_names = name, labels, class_names
+        self._pixels, self._origin = pixels, origin
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Seed and settings of the sampler."""
+        return self._origin
+
+    @property
+    def count(self) -> int:
+        """Number of the images."""
+        return len(self._pixels)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of every image."""
+        return self._pixels.shape[1:]
+
+    def read(self, rows: Int64[np.ndarray, " n"]) -> np.ndarray:
+        """Return images by their numbers."""
+        return self._pixels[rows]
 
 
 def write_images(images: ImageFiles, output: Path) -> str:

@@ -29,7 +29,7 @@ PLANNED_ORDER = "plan"
 
 PROBE_IMAGES, PROBE_NOISE = "probe", "probe/{level:g}"
 ROUTER_IMAGES, ROUTER_NOISE = "route/heldout", "route/accuracy"
-EVALUATED_IMAGES, INITIAL_NOISE = "evaluation", "initial"
+EVALUATED_IMAGES, INITIAL_NOISE, SAMPLE_CLASSES = "evaluation", "initial", "evaluation/classes"
 STRATEGY, ANCESTRAL_NOISE = "strategy/{step}/{draw}", "ancestral/{step}"
 
 CONCEPTS_OF_BIN, REAL_IMAGES, TRAINED_IMAGES = "concepts/{bin}", "concepts/real/{concept}", "concepts/seen/{concept}"

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import tarfile
 import zipfile
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests import whole_runs
 from tests.helpers import hpcddm
 
 HELD = "heldout"
@@ -86,6 +88,22 @@ def test_a_runs_table_and_its_samples_as_files_have_the_same_figures(finished, t
     described = json.loads((tmp_path / "top.npz.json").read_text())
     assert (described["seed"], described["images"], described["sampler"]["steps"]) == (0, 400, 4)
     assert described["classes"][:12] == [*range(10), 0, 1]
+
+
+def test_classes_drawn_at_random_are_those_of_the_samples_and_of_their_figures(finished, tmp_path):
+    run = tmp_path / "uniform"
+    shutil.copytree(finished, run)
+    words = ("submit", run / "experiment.json", "--run-dir", run, "evaluate.labels=uniform", "evaluate.images=200")
+    done = whole_runs.hpcddm(*words, "evaluate.units=1", "--redo", "draw", "--redo", "report")
+    assert done.returncode == 0, done.stdout + done.stderr
+    stored = json.loads((run / "report/metrics.json").read_text())
+    own = figures(f"{run}:top-1", "--against", f"{run}:{HELD}")
+    expected = {key: value for key, value in stored["arms"]["top-1"].items() if "@" in key}
+    assert {key: own["arms"][f"{run}:top-1"][key] for key in expected} == pytest.approx(expected, rel=1e-6)
+    assert "drawn at random" in stored["protocol"]["Conditions"] and "not comparable" in own["protocol"][f"{run}:top-1"]
+    assert hpcddm("evaluate", f"{run}:top-1", "--write", tmp_path / "x.npz").exit_code == 0
+    classes = np.bincount(json.loads((tmp_path / "x.npz.json").read_text())["classes"], minlength=10)
+    assert classes.sum() == 200 and classes.std() > 1
 
 
 def test_what_was_written_is_what_others_read(finished, tmp_path):

@@ -1,5 +1,6 @@
 """The verb sample: what it refuses before it draws, and what it needs to draw."""
 
+import json
 import shutil
 from dataclasses import replace
 
@@ -8,6 +9,7 @@ import pytest
 from PIL import Image
 from safetensors.torch import save_file
 
+from hpcddm.api import open_run
 from hpcddm.commands.sample import _class_of
 from hpcddm.config import variants
 from hpcddm.data.catalog import CatalogPart, SplitEntry, catalog_as_json
@@ -201,14 +203,30 @@ OUTPUTS = {
     "file/new/grid.png": "cannot be written (Not a directory)",
     "/proc/grid.png": "cannot be written (No such file or directory)",
     "x" * 300 + ".png": "cannot be written (File name too long)",
+    "there.npz": "exists; name another file",
 }
 
 
 @pytest.mark.parametrize("output, message", OUTPUTS.items())
 def test_an_output_that_could_not_be_saved_is_refused_before_drawing(run, tmp_path, output, message):
     (tmp_path / "folder.png").mkdir()
-    (tmp_path / "file").write_text("")
+    for name in ("file", "there.npz"):
+        (tmp_path / name).write_text("")
     assert message in refused(run, "--output", tmp_path / output)
+
+
+def test_an_array_has_the_images_of_the_run_and_what_drew_them(run, tmp_path):
+    options = ("--num-images", "6", "--seed", "3", "--output", tmp_path / "x.npz")
+    done = hpcddm("sample", run.root, *options)
+    assert done.exit_code == 0 and "6 images" in done.output, done.output
+    expected = open_run(run.root).sample(6, "top-1", [0, 1, 2, 3], seed=3)
+    assert np.array_equal(np.load(tmp_path / "x.npz")["arr_0"], expected.repeat(3 // expected.shape[3], 3))
+    described = json.loads((tmp_path / "x.npz.json").read_text())
+    assert described["classes"] == [0, 1, 2, 3, 0, 1] and len(described["names"]) == 4
+    assert (described["seed"], described["sampler"]["steps"]) == (3, 2)
+    against = ("--against", tmp_path / "x.npz", "--extractor", "{name: pixels, size: 2}", "--json")
+    figures = json.loads(hpcddm("evaluate", tmp_path / "x.npz", *against).stdout)["arms"]
+    assert abs(next(iter(figures.values()))["fd@pixels-2"]) < 1e-6
 
 
 EXPERTS = [expert_key(0), expert_key(1)]

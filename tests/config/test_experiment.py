@@ -31,6 +31,7 @@ HATS = "{{name: {}, list: hats.txt, images: 32, batch: 8}}"
 TAKEN = "experts.extra.0.name: {} is taken already; choose another name"
 WRONG_PATCH = "{name: dit, width: 8, depth: 1, heads: 2, patch: 3}"
 WORDS = "data.condition={name: text, encoder: {name: words}}"
+NO_CLASSES = "data.num_classes=null; data.condition={name: none}; evaluators.classifier=null"
 WRONG = {
     "colour=1": "colour: unknown key; valid keys: name, seed,",
     "experts.training.image=1": "experts.training.image: unknown key; valid keys: images,",
@@ -64,6 +65,9 @@ WRONG = {
     "evaluate.units=4": "evaluate.units: 4 units for 3 batches; take at most 3, or a smaller evaluate.batch",
     "evaluate.first_sample=4": "first_sample: 4 is not a multiple of the 4 classes and of evaluate.batch 8; take 8",
     "evaluate.guidance_interval=[0.9, 0.1]": "evaluate.guidance_interval: [0.9, 0.1]: from",
+    "evaluate.labels=random": "evaluate.labels: input should be 'balanced' or 'uniform'",
+    "evaluate.labels=uniform; evaluate.strategies=[oracle]": "evaluate.labels: a class drawn at random has no cluster",
+    f"evaluate.labels=uniform; {NO_CLASSES}": "evaluate.labels: uniform draws classes, and data.num_classes is not set",
     "data.augmentations=[{name: flip}, {name: shift, max_pixels: 1}, {name: flip}]": "0: flip is listed twice",
     "data.augmentations=[{name: blur}]": "data.augmentations.0: unknown name 'blur'; valid names: flip, random_crop",
     "experts.sites=[here]": "experts.sites: names 1 sites for 2 experts",

@@ -9,7 +9,7 @@ import yaml
 from PIL import Image
 from safetensors.torch import load_file
 
-from hpcddm.data import run_samples
+from hpcddm.data import evaluation_set
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir
@@ -62,7 +62,7 @@ def run(tmp_path_factory):
 def asked_for(count):
     """The captions of the first images of the evaluation set, which goes round."""
     heldout = pictures.captions()[:: pictures.EVERY]
-    chosen = run_samples.choose_random(len(heldout), EXPERIMENT["evaluate"]["images"], "heldout")
+    chosen = evaluation_set.choose_random(len(heldout), EXPERIMENT["evaluate"]["images"], "heldout")
     return [heldout[number] for number in np.resize(chosen, count)]
 
 

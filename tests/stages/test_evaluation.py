@@ -22,7 +22,7 @@ def identities(folder, **changes):
 
 OTHER_SAMPLES = [{"seed": 1}, {"evaluate__guidance": 2.0}, {"evaluate__steps": 3}, {"evaluate__strategies": ["full"]}]
 OTHER_SAMPLES += [{"experts__model__depth": 2}, {"experts__training__learning_rate": 0.02}, {"cluster__experts": 4}]
-OTHER_SAMPLES += [{"experts__training__images": 128}]
+OTHER_SAMPLES += [{"experts__training__images": 128}, {"evaluate__labels": "uniform"}]
 OTHER_RULERS = [{"data__image_size": 12}, {"evaluators__extractor__model__features": 9}]
 OTHER_RULERS += [{"evaluators__extractor__seed": 1}, {"evaluators__classifier__training__images": 32}]
 

@@ -4,13 +4,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import validate
 from hpcddm.evaluation import training_costs
-from hpcddm.evaluation.report import run_summary
+from hpcddm.evaluation.report import protocol, run_summary
 from hpcddm.runs.files import list_name
 from hpcddm.runs.unit_keys import CATALOG, EXPERT_LISTS, MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.stages.report import report_job
 from hpcddm.training import flops_budget
-from tests.helpers import tiny
+from tests.helpers import changed, tiny
 
 
 def unit(flops=0, **more):
@@ -29,6 +31,7 @@ INPUTS = {
 }  # fmt: skip
 WITHOUT_STUDENT = {key: found for key, found in INPUTS.items() if key != STUDENT}
 METRICS = {"extractors": {"own": {"name": "small_cnn", "sha256": "ab" * 32}}, "classifier": {"heldout_accuracy": 0.9}}
+METRICS |= {"arms": {"top-1": {"fd@own": 2.0}}}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -76,8 +79,7 @@ def test_the_bill_of_a_snapshot_is_that_of_the_images_until_then(tmp_path):
     experiment = tiny(tmp_path, **kept)
     one, _, router = costs(experiment)
     assert report_job._train_flops(experiment, WITHOUT_STUDENT)["ensemble"] == 32 * one + router
-    said = dict(run_summary.rows(experiment, METRICS, WITHOUT_STUDENT))
-    assert said["Weights"] == "after 32 images of all experts together"
+    assert protocol.describe(experiment, METRICS)["Weights"] == "after 32 images of all experts together"
     experiment = tiny(tmp_path, **kept, router__training__snapshots=[16])
     assert report_job._train_flops(experiment, WITHOUT_STUDENT)["ensemble"] == 32 * one + router // 4
     assert "16 images of all clusters" in dict(run_summary.rows(experiment, METRICS, WITHOUT_STUDENT))["Router"]
@@ -191,13 +193,48 @@ def test_facts_say_how_it_was_sampled(tmp_path):
     settings = {"shift": 3.0, "guidance": 2.0, "guidance_interval": [0.1, 0.8], "posteriors": "shared"}
     settings |= {"route_every_steps": 4}
     experiment = tiny(tmp_path, distill={"teacher": "router"}, **{f"evaluate__{k}": v for k, v in settings.items()})
+    used = protocol.describe(experiment, METRICS)
+    assert used["Guidance"] == "scale 2, at times from 0.1 to 0.8, shared posteriors of its halves"
+    assert used["Solver"] == "euler, 2 steps with shift 3"
+    # Guidance evaluates the expert twice, but not at the second step, whose time is outside of the interval.
+    assert used["Network evaluations per image"] == "top-1 3"
     said = dict(run_summary.rows(experiment, METRICS, INPUTS))
-    assert said["Guidance"] == "scale 2 at times from 0.1 to 0.8, shared posteriors of its two halves"
-    assert said["Solver"] == "euler, 2 steps with shift 3" and "asked every 4 steps" in str(said)
+    assert "asked every 4 steps" in str(said)
     assert "the router names" in said["Student"] and "64 images of all clusters, natural" in said["Router"]
     assert said["Process time of all units"] == "14.0 minutes"
     own = tiny(tmp_path, experts__overrides=[{"clusters": [1], "images": 96}])
     own_rows = dict(run_summary.rows(own, METRICS, WITHOUT_STUDENT))
     assert own_rows["Images seen by all experts together"] == "128, some of them by numbers of their own"
     plain = dict(run_summary.rows(tiny(tmp_path), METRICS, WITHOUT_STUDENT))
-    assert "Student" not in plain and plain["Guidance"].startswith("scale 1, ") and "every step" in str(plain)
+    assert "Student" not in plain and "every step" in str(plain)
+
+
+PUBLISHED = {
+    "data__num_classes": 1000,
+    "data__image_size": 256,
+    "data__transform": {"name": "adm_centre_crop"},
+    "evaluate__images": 50_000,
+}
+
+
+def with_settings(experiment, settings):
+    """The same experiment with other settings, whose data nobody reads."""
+    return validate(Experiment, changed(experiment.model_dump(mode="json"), **settings), "test")
+
+
+INCEPTION = METRICS | {"arms": {"top-1": {"fd@inception-2015": 2.0}}}
+
+
+def test_figures_are_comparable_with_published_ones_or_every_reason_is_named(tmp_path):
+    experiment = tiny(tmp_path)
+    own = protocol.describe(experiment, METRICS)["Beside published figures"]
+    assert own.startswith("not comparable with ADM-style ImageNet FID-50k, because the networks are not conditional")
+    reasons = ("8 pixels a side", "by centre_crop instead of adm", "24 samples instead", "inception_2015", "--against")
+    assert all(reason in own for reason in reasons) and own.count(";") == len(reasons)
+    published = with_settings(experiment, PUBLISHED)
+    said = protocol.compare_with_published(published, 50_000, INCEPTION, "adm.npz")
+    assert said.startswith("comparable with") and "balanced" in said and "adm.npz" in said
+    drawn = with_settings(published, {"evaluate__labels": "uniform"})
+    assert "drawn at random" in protocol.compare_with_published(drawn, 50_000, INCEPTION, "adm.npz")
+    assert "not comparable" in protocol.compare_with_published(published, 10_000, INCEPTION, "adm.npz")
+    assert "not comparable" in protocol.compare_with_published(published, 50_000, METRICS, "adm.npz")

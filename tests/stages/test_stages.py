@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from hpcddm.data import run_samples
+from hpcddm.data import evaluation_set, run_samples
 from hpcddm.data.reader import ArrayReader
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
@@ -153,7 +153,7 @@ def test_own_numbers_that_end_before_the_rate_has_risen_are_refused(tmp_path):
 def test_the_report_says_which_experts_are_missing_and_what_the_oracle_makes_of_their_samples(tmp_path, monkeypatch):
     experiment = tiny(tmp_path, evaluate__strategies=["top-1", "oracle"], evaluate__min_experts=1)
     reader = ArrayReader(np.zeros((4, 8, 8, 1), np.uint8), np.arange(4), np.array([1, 0, 0, 0]))
-    monkeypatch.setattr(run_samples, "evaluation_samples", lambda unit, settings: np.arange(4))
+    monkeypatch.setattr(evaluation_set, "evaluation_samples", lambda unit, settings: np.arange(4))
     monkeypatch.setattr(run_samples, "open_reader", lambda unit, split: reader)
     there = SimpleNamespace(inputs={expert_key(0): None})
     said = report_job._remark(experiment, there)

@@ -17,17 +17,13 @@ def class_distances(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
         labels: (N,) classes.
 
     Returns:
-        (11,) the value of all samples, then without each tenth. Classes with fewer than 2 samples left do not count.
-
-    Raises:
-        ValueError: A class has fewer than 2 samples.
+        (11,) the value of all samples, then without each tenth. Classes with fewer than 2 samples left do not count;
+        NaN without any that does.
     """
     tenths, means = np.eye(TENTHS)[tenth_of_rows(len(labels))], []
     kept = np.concatenate([np.ones((1, TENTHS)), 1 - np.eye(TENTHS)])
     for label in np.unique(labels):
         of_class, of_tenth = features[labels == label], tenths[labels == label]
-        if len(of_class) < 2:
-            raise ValueError(f"class {label}: diversity needs 2 samples of every class")
         sums = sum(of_tenth[rows].T @ (np.sqrt(found) @ of_tenth) for rows, found in blocks(of_class, of_class))
         counts = kept @ of_tenth.sum(0)
         totals = np.einsum("ci,ij,cj->c", kept, sums, kept)

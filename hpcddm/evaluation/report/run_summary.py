@@ -13,29 +13,23 @@ from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.stored_results import split_results
 from hpcddm.runs.unit_keys import CATALOG, MONOLITH, ROUTER, STUDENT, expert_keys, probe_key
 from hpcddm.runs.unit_training import ResolvedTraining, overridden_images, resolve_training
-from hpcddm.runs.weights_files import selected_weights
 
 
 def rows(experiment: Experiment, metrics: dict[str, Any], inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
     """List the summary as pairs of label and value, in the order of the pipeline."""
-    evaluate, router = experiment.evaluate, experiment.router
+    router = experiment.router
     seconds = sum(map(_rank_seconds, inputs.values()))
     listed = [
         ("Training images", f"{split_results(inputs, TRAIN)['samples']:,}"),
         *_of_left_out(inputs[CATALOG].results),
         ("Experts (K)", str(experiment.cluster.experts)),
         ("Images seen by all experts together", _images_of_experts(experiment)),
-        ("Weights", str(selected_weights(experiment))),
         ("Student", _student(experiment) if STUDENT in inputs else ""),
         ("Start", _initial_weights(experiment, inputs)),
         ("Steps skipped, their gradients not finite", _skipped_steps(inputs)),
         *_of_probes(experiment, inputs),
         ("Router", f"{describe_variant(router.model)}; {_training_of_router(experiment, inputs)}"),
-        ("Sampled images per arm", f"{evaluate.images:,}"),
-        ("Solver", f"{describe_variant(evaluate.solver)}, {evaluate.steps} steps{_spacing(evaluate.shift)}"),
-        ("Guidance", _guidance(experiment)),
         ("Experts become one velocity by", _combining(experiment)),
-        *[("Extractor", _of_extractor(label, one)) for label, one in metrics["extractors"].items()],
         ("Classifier", _classifier(metrics)),
         *[("Contradiction", line) for line in metrics.get("contradictions", ())],
         ("Process time of all units", f"{seconds / 60:.1f} minutes"),
@@ -118,11 +112,6 @@ def _of_probes(experiment: Experiment, inputs: dict[str, Manifest]) -> list[tupl
     ]
 
 
-def _of_extractor(label: str, one: dict[str, Any]) -> str:
-    """Describe an extractor; those with public weights by their label."""
-    return f"{one['name'] if label == 'own' else label}, SHA-256 {(one['sha256'] or '-')[:16]}"
-
-
 def _classifier(metrics: dict[str, Any]) -> str:
     own = metrics["classifier"]
     return f"right on {own['heldout_accuracy']:.1%} of the held-out images" if own else ""
@@ -150,17 +139,6 @@ def _training_of_router(experiment: Experiment, inputs: dict[str, Manifest]) -> 
     trained_on = training_costs.training_costs(experiment, inputs)[ROUTER].images
     images = f"{trained_on:,} images of {source}{refit}, {router.frequency} frequency"
     return images if router.temperature == "none" else f"{images}, temperature {router.temperature}"
-
-
-def _spacing(shift: float) -> str:
-    return "" if shift == 1 else f" with shift {shift:g}"
-
-
-def _guidance(experiment: Experiment) -> str:
-    evaluate = experiment.evaluate
-    low, high = evaluate.guidance_interval
-    where = "" if (low, high) == (0, 1) else f" at times from {low:g} to {high:g}"
-    return f"scale {evaluate.guidance:g}{where}, {evaluate.posteriors} posteriors of its two halves"
 
 
 def _combining(experiment: Experiment) -> str:

@@ -17,7 +17,7 @@ from hpcddm.clustering.base import Clustering
 from hpcddm.clustering.partition import FeaturePartition
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import run_samples
+from hpcddm.data import evaluation_set, run_samples
 from hpcddm.data.catalog import split_into_blocks
 from hpcddm.encoders.image.base import ImageEncoder, SampleEncoder
 from hpcddm.encoders.perceptual.base import Perceptual
@@ -276,7 +276,7 @@ def _distances(experiment: Experiment, unit: Unit, drawing: UnitSampler) -> dict
     if distances_of is None:
         return {"distances": None, "reason": "the partition compares no features of images"}
     evaluate, space = experiment.evaluate, drawing.space
-    shown = run_samples.evaluation_samples(unit, experiment)[:DRAWN]
+    shown = evaluation_set.condition_samples(unit, experiment)[:DRAWN]
     asked, clusters = drawing.conditions_and_clusters(shown)
     arms: dict[str, dict[str, list[float]]] = {}
     labels = strategy_labels(experiment)

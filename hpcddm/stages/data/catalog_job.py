@@ -12,7 +12,7 @@ from hpcddm.data.catalog import Catalog, CatalogPart, ImageFormat, SplitEntry, c
 from hpcddm.data.column_files import Spool
 from hpcddm.data.columns import TextColumn
 from hpcddm.data.duplicates import find_repeated_keys
-from hpcddm.data.run_samples import choose_evaluation_samples
+from hpcddm.data.evaluation_set import choose_evaluation_samples
 from hpcddm.data.sample_file import SampleFile
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic

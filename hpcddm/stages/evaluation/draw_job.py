@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import run_samples
+from hpcddm.data import evaluation_set
 from hpcddm.data.catalog import split_into_blocks
 from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
@@ -26,7 +26,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     Image i has the condition of the i-th image of the evaluation set and, for the oracle, its cluster.
     """
     start, stop = draw_range(unit.key)
-    drawing, numbers = UnitSampler(experiment, unit), run_samples.evaluation_samples(unit, experiment)
+    drawing, numbers = UnitSampler(experiment, unit), evaluation_set.condition_samples(unit, experiment)
     arms = {name: ArmImages() for name in arm_names(experiment)}
     total = (stop - start) * len(arms)
     for rows in split_into_blocks(range(start, stop), experiment.evaluate.batch):

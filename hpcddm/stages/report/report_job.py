@@ -12,11 +12,11 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.sampling import parse_strategy
 from hpcddm.config.weights import SettingsWithWeights
-from hpcddm.data import run_samples
+from hpcddm.data import evaluation_set, run_samples
 from hpcddm.errors import require
 from hpcddm.evaluation import comparisons, training_costs
 from hpcddm.evaluation.comparisons import ArmComparison
-from hpcddm.evaluation.report import concept_images, page, run_summary
+from hpcddm.evaluation.report import concept_images, page, protocol, run_summary
 from hpcddm.evaluation.report.cluster_facts import RANDOM, PartitionFacts
 from hpcddm.evaluation.report.concept_facts import ConceptFacts
 from hpcddm.evaluation.report.report_content import (
@@ -90,6 +90,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     metrics = atomic.finite_json(_metrics(experiment, unit) | {"diagnostics": shown.diagnostics()}, places)
     metrics |= {"not_finite": dict.fromkeys(places, NOT_FINITE)} if places else {}
     costs = training_costs.training_costs(experiment, unit.inputs)
+    metrics["protocol"] = protocol.describe(experiment, metrics)
     metrics["warnings"] = result_warnings(experiment, metrics, costs)
     atomic.write_json(unit.folder / METRICS, metrics)
     atomic.write_text(unit.folder / PAGE, page.render(_content(experiment, unit, metrics, shown.galleries())))
@@ -174,7 +175,7 @@ def _remark(experiment: Experiment, unit: Unit) -> str:
     unrouted = [strategy.label for strategy in parsed if not strategy.needs_router]
     if not unrouted:
         return text
-    own = run_samples.evaluation_samples(unit, experiment)[experiment.evaluate.first_sample :]
+    own = evaluation_set.evaluation_samples(unit, experiment)[experiment.evaluate.first_sample :]
     clusters = run_samples.open_reader(unit, HELDOUT).clusters(own).numpy()
     orphans = np.isin(clusters, [expert_keys(experiment).index(key) for key in missing]).mean()
     return f"{text}; {', '.join(unrouted)} leaves to the router the {orphans:.1%} of the samples whose own is missing"
@@ -252,7 +253,7 @@ def _asked(experiment: Experiment, unit: Unit) -> tuple[str, list[str]]:
     """Return the kind of condition of the gallery's pictures, '' for none, and the text of each picture."""
     reference = run_samples.open_reader(unit, HELDOUT)
     places = _gallery(experiment)
-    numbers = run_samples.evaluation_samples(unit, experiment)[places]
+    numbers = evaluation_set.condition_samples(unit, experiment)[places]
     if experiment.data.condition.reads_captions:
         return "caption", reference.captions(numbers)
     if experiment.data.num_classes is None:
@@ -317,7 +318,7 @@ class SharedSamples:
         self.experiment, self.unit = experiment, unit
         rows, drawing = _gallery(experiment), UnitSampler(experiment, unit)
         self.ensemble, self.space = drawing.ensemble, drawing.space
-        shown = run_samples.evaluation_samples(unit, experiment)[rows]
+        shown = evaluation_set.condition_samples(unit, experiment)[rows]
         condition, self.clusters = drawing.conditions_and_clusters(shown)
         self.drawn_from = experiment.seed, rows, condition, self.space, experiment.evaluate
         self.arms = arm_names(experiment)

@@ -23,9 +23,10 @@ def test_equals_the_definition_whatever_the_blocks(monkeypatch):
     assert diversity(FEATURES, LABELS) == pytest.approx(np.mean(means), rel=1e-10)
 
 
-def test_needs_two_samples_of_each_class():
-    with pytest.raises(ValueError, match="class 3: diversity needs 2 samples of every class"):
-        diversity(FEATURES[:7], LABELS[:7])
+def test_a_class_with_one_sample_does_not_count():
+    several = LABELS[:7] != 3
+    assert diversity(FEATURES[:7], LABELS[:7]) == diversity(FEATURES[:7][several], LABELS[:7][several])
+    assert np.isnan(diversity(FEATURES[:3], np.arange(3)))
 
 
 def test_a_class_that_loses_its_pairs_with_a_tenth_does_not_count():

@@ -75,6 +75,7 @@ def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=F
             "missing_experts": [],
             "remark": "",
             "warnings": [],
+            "protocol": {"Solver": "euler, 20 steps", "Beside published figures": "not comparable <because>"},
         },
         denoisers=[contents.DenoiserContent(unit, *DENOISER, "bf16", 72_000, 10**15, 7.2, 1.5) for unit in made],
         clusters=[ClusterContent(index, 1000 + 10 * index, {"random": pictures(12)}) for index in range(experts)],
