@@ -30,8 +30,8 @@ def test_exactly_the_stages_that_train_have_more_than_one_rank():
     training = set()
     for file in (REPOSITORY / "hpcddm" / "stages").rglob("*_job.py"):
         for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module == "hpcddm.training.loop":
-                training |= {file.stem.removesuffix("_job") for alias in node.names if alias.name == "train"}
+            if isinstance(node, ast.ImportFrom) and {alias.name for alias in node.names} & {"train", "train_denoiser"}:
+                training.add(file.stem.removesuffix("_job"))
     assert training == {stage.name for stage in STAGES.values() if stage.is_collective}
 
 
@@ -54,14 +54,16 @@ def test_the_experts_together_see_what_the_monolith_sees_without_the_routers_sha
 def test_a_measuring_network_is_trained_from_its_own_seed_and_not_the_experiments(tmp_path, monkeypatch, own_seed):
     tasks = []
     done = TrainingResult([], {}, {})
-    monkeypatch.setattr(evaluators_job, "train", lambda task, training, unit: tasks.append(task) or done)
+    monkeypatch.setattr(
+        evaluators_job, "train", lambda task, own, unit: tasks.append((own.seed, task.batches.draws)) or done
+    )
     images = ArrayReader(np.zeros((1, SIDE, SIDE, 1), np.uint8), np.zeros(1, int), np.zeros(1, int))
     monkeypatch.setattr(run_samples, "training_reader", lambda settings, unit: nullcontext(images))
     unit = SimpleNamespace(key="evaluators/classifier", name="classifier", ranks=SimpleNamespace(rank=1))
     for seed in (0, 1):
         evaluators_job.run(tiny(tmp_path, seed=seed, evaluators__classifier__seed=own_seed), unit)
     # The stream keeps its name, so that its random numbers stay.
-    assert [(task.seed, task.batches.draws.stream) for task in tasks] == [(own_seed, "critics/judge")] * 2
+    assert [(seed, draws.seed, draws.stream) for seed, draws in tasks] == [(own_seed, own_seed, "critics/judge")] * 2
 
 
 def test_a_measuring_network_that_is_given_is_taken_as_it_is(tmp_path, monkeypatch):
