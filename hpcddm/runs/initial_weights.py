@@ -84,40 +84,26 @@ class WeightsDescription(OpenRecord):
 
 
 def init_request(experiment: Experiment, key: str) -> InitRequest | None:
-    """Return the request for a unit's initial weights; None if they are random or the unit trains nothing."""
-    if key == ROUTER:
-        return router_request(experiment)
+    """Return the request for a unit's initial weights; None if they are random or the unit trains nothing.
+
+    That of a router is for the body that a refit keeps.
+    """
+    data, router = experiment.data, experiment.router
+    if key == ROUTER and router.refit is not None:
+        seen = network_condition(router.model, data)
+        return InitRequest(router.refit, "router.refit", router.model, "router.model", REFIT, seen, data.space)
     if stage_of(key) not in (stage_of(MONOLITH), stage_of(STUDENT)):
         return None
-    return denoiser_request(experiment, None if key == STUDENT else expert_of(key))
-
-
-def router_request(experiment: Experiment) -> InitRequest | None:
-    """Return the request for the router whose body a refit keeps; None if the router is not refitted."""
-    router = experiment.router
-    if router.refit is None:
-        return None
-    seen, space = network_condition(router.model, experiment.data), experiment.data.space
-    return InitRequest(router.refit, "router.refit", router.model, "router.model", REFIT, seen, space)
-
-
-def denoiser_request(experiment: Experiment, expert: Expert | None) -> InitRequest | None:
-    """Return the request for a denoiser's initial weights; None if they are random.
-
-    Args:
-        experiment: The experiment.
-        expert: Number of the cluster, or name of an extra expert; None for monolith and student.
-    """
+    expert = None if key == STUDENT else expert_of(key)
     config = experiment.expert_config(expert)
     if config.init_from is None:
         return None
     start, model, objective = (
         expert_setting_key(experiment, expert, part) for part in ("init_from", "model", "objective")
     )
-    seen, space = network_condition(config.model, experiment.data), experiment.data.space
-    size = config.model.parameters(experiment.data)
+    seen, size = network_condition(config.model, data), config.model.parameters(data)
     return InitRequest(
-        config.init_from, start, config.model, model, CONVERT, seen, space, config.objective, objective, size
+        config.init_from, start, config.model, model, CONVERT, seen, data.space, config.objective, objective, size
     )
 
 

@@ -8,21 +8,18 @@ import torch
 from jaxtyping import Int64
 from torch import nn
 
-from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import run_samples
 from hpcddm.data.reader import CatalogReader
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.jobs.unit import Unit
-from hpcddm.models import build_denoiser
 from hpcddm.randomness import keyed
 from hpcddm.randomness.streams import PROBE_IMAGES
 from hpcddm.runs.ranges import HELDOUT, PROBE_SAMPLES, TRAIN
 from hpcddm.runs.unit_keys import MONOLITH_ARM, expert_of
 from hpcddm.runs.unit_training import ResolvedTraining
-from hpcddm.sampling.conversions.base import Conversion
-from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
+from hpcddm.sampling.denoiser_velocity import velocity_of
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.heldout_loss import LEVELS, HeldoutLoss
 from hpcddm.sampling.sampler import sample
@@ -51,8 +48,6 @@ class DenoiserObserver:
     def __init__(self, experiment: Experiment, unit: Unit, training: ResolvedTraining) -> None:
         self._experiment, self._unit, self._training = experiment, unit, training
         self._expert = expert_of(training.key)
-        self._objective = build_denoiser.objective_of(training.denoiser)
-        self._conversion = variants.create(Conversion, experiment.evaluate.conversion, training.settings.precision)
         self._condition = conditions.create_condition(experiment.data, unit.input)
         self._space = create_space(experiment.data, unit.input)
 
@@ -87,7 +82,7 @@ class DenoiserObserver:
         """Draw samples as the evaluation would of this network alone; decoded on rank 0."""
         settings = self._experiment
         (null,) = self._condition.null(1)
-        alone = Ensemble([], None, DenoiserVelocity(network, self._objective, self._conversion), None, null)
+        alone = Ensemble([], None, velocity_of(settings, self._training.denoiser, network), None, null)
         field = alone.field(MONOLITH_ARM, settings.evaluate)
         x = sample(
             field, settings.seed, range(DRAWN), self._sample_conditions.to(device), self._space, settings.evaluate

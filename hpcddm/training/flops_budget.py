@@ -8,7 +8,6 @@ from typing import ParamSpec
 from torch import nn
 
 from hpcddm.config.experiment import Experiment, ExpertConfig
-from hpcddm.config.training import Expert
 from hpcddm.models import build_denoiser, build_router
 from hpcddm.models.flops import forward_flops, training_flops, unallocated
 from hpcddm.runs.manifest import Manifest
@@ -109,20 +108,11 @@ def evaluation_flops(experiment: Experiment, config: ExpertConfig) -> int:
     return _of_one_image(experiment, forward_flops, lambda: build_denoiser.build(experiment, config))
 
 
-def flops_of_experts(
-    experiment: Experiment, experts: Iterable[Expert | None], count: Callable[[Experiment, ExpertConfig], int]
-) -> list[int]:
-    """Count FLOPs of several experts.
-
-    Args:
-        experiment: Settings of the experiment.
-        experts: Experts; None for the monolith.
-        count: `train_flops` or `evaluation_flops`.
-
-    Returns:
-        FLOPs per expert.
-    """
-    return [count(experiment, experiment.expert_config(expert)) for expert in experts]
+def _evaluations(experiment: Experiment, images: Iterable[int]) -> int:
+    """Count the FLOPs of one evaluation of every expert on so many images, by the expert's number."""
+    return sum(
+        count * evaluation_flops(experiment, experiment.expert_config(expert)) for expert, count in enumerate(images)
+    )
 
 
 def teacher_flops(experiment: Experiment, inputs: Mapping[str, Manifest] | None = None) -> float:
@@ -132,10 +122,9 @@ def teacher_flops(experiment: Experiment, inputs: Mapping[str, Manifest] | None 
         experiment: Settings of the experiment.
         inputs: Manifests of the experts' lists, for the sizes of the clusters; without them clusters count equally.
     """
-    keys = expert_keys(experiment)
-    sizes = [list_results(inputs, number)["samples"] if inputs else 1 for number in range(len(keys))]
-    each = flops_of_experts(experiment, range(len(keys)), evaluation_flops)
-    experts = sum(size * flops for size, flops in zip(sizes, each, strict=True)) / sum(sizes)
+    numbers = range(experiment.cluster.experts)
+    sizes = [list_results(inputs, number)["samples"] if inputs else 1 for number in numbers]
+    experts = _evaluations(experiment, sizes) / sum(sizes)
     if experiment.student.teacher == "cluster":
         return experts
     return experts + _of_one_image(experiment, forward_flops, lambda: build_router.build(experiment))
@@ -173,6 +162,4 @@ def router_samples_flops(experiment: Experiment, images: list[int]) -> int:
     samples = experiment.router.samples
     if samples is None:
         return 0
-    nfe = samples.steps * (1 if samples.guidance == 1 else 2)
-    each = flops_of_experts(experiment, range(len(images)), evaluation_flops)
-    return nfe * sum(count * flops for count, flops in zip(images, each, strict=True))
+    return samples.steps * (1 if samples.guidance == 1 else 2) * _evaluations(experiment, images)

@@ -173,9 +173,10 @@ def test_a_router_is_refitted_from_the_same_network_only(tmp_path):
     file = unit_of_a_run(other, tmp_path / "other", ROUTER, images=64, train_flops=500)
     refit = {"weights": str(file)}
     with pytest.raises(UserError, match="router.model.heads is 1 and the file's is 2; only the number of experts"):
-        build_router.build_initialised(tiny(tmp_path, router__refit=refit), unit_in(tmp_path, ROUTER))
+        again = tiny(tmp_path, router__refit=refit)
+        build_router.build_initialised(again, resolve_training(again, ROUTER), unit_in(tmp_path, ROUTER))
     experiment, unit = tiny(tmp_path, router__refit=refit, router__model__heads=2), unit_in(tmp_path, ROUTER)
-    build_router.build_initialised(experiment, unit)
+    build_router.build_initialised(experiment, resolve_training(experiment, unit.key), unit)
     assert build_denoiser.initial_weights_record(resolve_training(experiment, unit.key), unit)["start"] == {
         "sha256": atomic.sha256(file), "source": "router/all", "images": 64, "train_flops": 500,
     }  # fmt: skip

@@ -60,7 +60,9 @@ def test_the_monoliths_snapshots_cost_what_those_of_experts_and_router_cost(tmp_
     changes = {"experts__overrides": overrides, "router__training__snapshots": router_snapshots}
     experiment = tiny(tmp_path, **KEPT, **changes)
     monolith = flops_budget.training_of(experiment, MONOLITH).settings
-    *experts, dense = flops_budget.flops_of_experts(experiment, (0, 1, None), flops_budget.train_flops)
+    *experts, dense = (
+        flops_budget.train_flops(experiment, experiment.expert_config(expert)) for expert in (0, 1, None)
+    )
     per_image = flops_budget.router_fit_flops(experiment) // 320
     for place, (number, images) in enumerate(monolith.by_experiment_number.items()):
         seen = [

@@ -101,7 +101,7 @@ def _train(experiment: Experiment, unit: Unit) -> tuple[Result, list[float]]:
     if experiment.router.frequency == "balanced":
         order = run_samples.balanced_order(experiment, training.stream, lists)
         log_prior = [math.log(len(own) / order.size) for own in lists]
-    model, space = partial(build_initialised, experiment, unit), create_space(experiment.data, unit.input)
+    model, space = partial(build_initialised, experiment, training, unit), create_space(experiment.data, unit.input)
     with opened as reader:
         # The experts draw images as they have learnt them: augmented already, and never a column.
         is_drawn = experiment.router.samples is not None
