@@ -21,7 +21,7 @@ from hpcddm.files import atomic
 from hpcddm.loading.other_run import fill_in_partition
 from hpcddm.pipeline.unit_states import has_numbered_samples
 from hpcddm.runs import initial_weights
-from hpcddm.runs.counted_weights import counted_digest, require_counted
+from hpcddm.runs.initial_weights import counted_digest, require_counted
 from hpcddm.runs.run_dir import RunDir, relative_to_run
 from hpcddm.runs.stored_experiment import stored_values
 from hpcddm.sources.downloads.idx_files import IDX_FILES

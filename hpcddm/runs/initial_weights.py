@@ -1,6 +1,7 @@
 """Initial weights: reads the description of a weights file and checks it against a unit's network, without torch."""
 
 import math
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,16 +17,15 @@ from hpcddm.config.objectives import ObjectiveSettings, ScheduleSettings
 from hpcddm.config.schema import VariantSettings
 from hpcddm.config.spaces import SPACE_DIGEST, SpaceSettings
 from hpcddm.config.training import Expert, ExpertVariation, InitialWeights
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.printing import printable
 from hpcddm.files import atomic, checked_reads
 from hpcddm.files.checked_reads import Count, OpenRecord, Unreadable
 from hpcddm.files.tensor_file import TensorFile
 from hpcddm.runs import manifest
-from hpcddm.runs.counted_weights import counted_digest, require_counted
-from hpcddm.runs.files import WEIGHTS
+from hpcddm.runs.files import CONTRACT, WEIGHTS
 from hpcddm.runs.result_types import Flops
-from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_of, stage_of
+from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_of, stage_of, trained_unit
 
 METADATA = "hpcddm"
 """Key in a safetensors header under which hpcddm stores a description of the file in JSON."""
@@ -313,3 +313,28 @@ def settings_below(flat: dict[str, Any], prefix: str) -> dict[str, Any]:
                 place = place.setdefault(parent, {})
             place[last] = value
     return nested
+
+
+def counted_digest(path: Path) -> str | None:
+    """Return the SHA-256 that a file must have; None if it is in no unit's folder of a run with a contract.
+
+    None, too, for a file of a training of this site that is not complete.
+
+    Args:
+        path: The file; it may be a link into such a folder.
+
+    Raises:
+        UserError: If the unit is of another site that has not signed it, or does not list the file.
+    """
+    digests = [
+        manifest.recorded_digest(folder, str(way.relative_to(folder)))
+        for way in (Path(os.path.abspath(path)), Path(os.path.realpath(path)))
+        for folder in list(way.parents)[:2]
+        if (unit := trained_unit(folder)) is not None and (unit[0] / CONTRACT).is_dir()
+    ]
+    return next(filter(None, digests), None)
+
+
+def require_counted(path: Path, stated: str | None, digest: str) -> None:
+    """Raise `UserError` for a file that has not the digest that `counted_digest` has returned."""
+    require(stated in (None, digest), f"{path}: its bytes are not those of its manifest; fetch it again")
