@@ -13,7 +13,6 @@ from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.config.models import DenoiserModelSettings
 from hpcddm.config.spaces import SPACE_DIGEST
-from hpcddm.config.training import Expert
 from hpcddm.diffusion.objectives.base import Objective
 from hpcddm.errors import require
 from hpcddm.errors.printing import printable
@@ -112,19 +111,19 @@ def read_initial_weights(file: TensorFile, names: Collection[str], digest: str) 
     return tensors.read(file, names, digest)
 
 
-def require_network(experiment: Experiment, expert: Expert | None, path: Path) -> None:
+def require_network(experiment: Experiment, config: ExpertConfig, path: Path) -> None:
     """Check that the tensors in a file of weights are the tensors of a denoiser of this experiment.
 
     Args:
         experiment: Settings of the experiment.
-        expert: Expert; None for the monolith and the student.
+        config: Settings of the expert, monolith or student.
         path: File of the weights.
 
     Raises:
         UserError: A tensor is missing or has another dtype or shape.
     """
     with torch.device("meta"):
-        network = build(experiment, experiment.expert_config(expert))
+        network = build(experiment, config)
     with tensors.open_weights(path) as file:
         file.require(tensors.tensor_specs(network.state_dict()))
 
