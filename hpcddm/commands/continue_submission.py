@@ -7,9 +7,9 @@ import click
 from hpcddm.commands.options import RUN, TRUST
 from hpcddm.commands.submit import submit_missing
 from hpcddm.commands.trusted_settings import trusted_site_and_template
-from hpcddm.config import trusted_submissions
-from hpcddm.errors import exit_codes, require
+from hpcddm.errors import ExitCode, require
 from hpcddm.errors.printing import echo
+from hpcddm.files import guarded_writes
 from hpcddm.launch import continuation
 from hpcddm.runs import provenance
 from hpcddm.runs.lease import HeldElsewhere
@@ -26,7 +26,7 @@ def continue_submission(root: Path, trust_run: bool) -> int:
         return _continue(root, trust_run)
     except HeldElsewhere as held:
         echo(f"error: {held}", err=True)
-        return exit_codes.HELD_OR_ABANDONED
+        return ExitCode.HELD_OR_ABANDONED
 
 
 def _continue(root: Path, trust_run: bool) -> int:
@@ -36,7 +36,7 @@ def _continue(root: Path, trust_run: bool) -> int:
         echo("nothing is left to submit: the units were cancelled, or already submitted")
         return 0
     # A job submitted with --live runs from a checkout, any other job from the run: no file of the run may decide this.
-    live = provenance.is_checkout() and trusted_submissions.enclosing_run(provenance.AROUND) is None
+    live = provenance.is_checkout() and guarded_writes.enclosing_run(provenance.AROUND) is None
     if is_sweep(home) and rest.sweep is not None:
         from hpcddm.commands.sweep import submit_settings
 

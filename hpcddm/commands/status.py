@@ -19,7 +19,7 @@ from hpcddm.commands.submit_messages import clusters_line, data_lines, metric_li
 from hpcddm.commands.terminal import WITHOUT_LINES, make_table, needed_columns, plain_text, table_console
 from hpcddm.commands.unit_rows import UnitRow
 from hpcddm.config.class_names import are_numbers, describe_names
-from hpcddm.errors import ConfigError, exit_codes
+from hpcddm.errors import ConfigError, ExitCode
 from hpcddm.errors.next_step import command, without_step
 from hpcddm.errors.printing import echo
 from hpcddm.launch.journal_dirs import journal_dirs
@@ -63,11 +63,11 @@ def status(root: Path, as_json: bool, watch: bool, has_code: bool) -> int:
         if as_json or not console.is_terminal:
             raise ConfigError("--watch needs a terminal, and goes without --json; ask again and again instead")
         _watch(run, console)
-        return exit_codes.DONE
+        return ExitCode.DONE
     overview = scan_run(run, QueueAnswer.query(run))
     if as_json:
         print(json.dumps(overview.as_json(), indent=1, allow_nan=False))
-        return overview.exit_code if has_code else exit_codes.DONE
+        return overview.exit_code if has_code else ExitCode.DONE
     console = table_console()
     echo(*filter(None, (summary(overview), outlook(overview))))
     console.print(table(overview.rows, console.width))
@@ -76,7 +76,7 @@ def status(root: Path, as_json: bool, watch: bool, has_code: bool) -> int:
         console.print(remark, soft_wrap=True)
     passed_over = [fault for home in journal_dirs(run) for fault in Journal(home.journal).line_errors()]
     echo(*passed_over, *closing_lines(overview))
-    return overview.exit_code if has_code else exit_codes.DONE
+    return overview.exit_code if has_code else ExitCode.DONE
 
 
 def closing_lines(overview: RunStatus) -> list[str]:
@@ -95,7 +95,7 @@ def _watch(run: RunDir, console: Console) -> None:
             while True:
                 overview = scan_run(run, queue)
                 live.update(_screen(overview, console), refresh=True)
-                if overview.exit_code == exit_codes.DONE:
+                if overview.exit_code == ExitCode.DONE:
                     return
                 time.sleep(jittered(REFRESH_SECONDS))
                 if queue.is_old:

@@ -10,8 +10,7 @@ from pydantic import StringConstraints
 from hpcddm.errors import UserError, require
 from hpcddm.exchange import signing, ssh_keys
 from hpcddm.exchange.signed_folder import NAME
-from hpcddm.exchange.ssh_keys import PublicKey
-from hpcddm.exchange.ssh_wire import Malformed
+from hpcddm.exchange.ssh_keys import Malformed, PublicKey
 from hpcddm.files import atomic, checked_reads
 from hpcddm.files.checked_reads import Unreadable
 

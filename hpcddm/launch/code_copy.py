@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hpcddm.config import variant_files
+from hpcddm.config import variants
 from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.files import atomic, checked_reads, guarded_writes
 from hpcddm.launch import script_paths
@@ -130,7 +130,7 @@ class Checkout:
     folder = AROUND
 
     def __init__(self) -> None:
-        self.variants = str(variant_files.user_folder() or "")
+        self.variants = str(variants.user_folder() or "")
         if not provenance.is_checkout():
             raise ConfigError(f"--live: the package is not run from a git checkout but from {AROUND}; leave it out")
         script_paths.check_path(AROUND, f"--live: the checkout {AROUND}")

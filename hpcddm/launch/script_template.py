@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcddm.config import trusted_submissions, variant_files
+from hpcddm.config import trusted_submissions, variants
 from hpcddm.config.package_data import find_data_folder, find_user_file
 from hpcddm.config.pretrained import CACHE_VARIABLE
 from hpcddm.config.site import Resources, Site
@@ -96,7 +96,7 @@ def render(
     python = resources.python or Path(sys.executable)
     for name, path in {
         "python": python,
-        variant_files.VARIANTS_VARIABLE: values["variants"],
+        variants.VARIANTS_VARIABLE: values["variants"],
         CACHE_VARIABLE: values["cache"],
     }.items():
         check_line(path, f"{name}={path}")

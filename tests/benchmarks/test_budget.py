@@ -10,7 +10,7 @@ import pytest
 from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.loading.load_sweep import read_sweep
 from hpcddm.runs.unit_keys import MONOLITH, ROUTER, expert_key
-from hpcddm.runs.unit_training import scale_training, unit_training
+from hpcddm.runs.unit_training import resolve_training, scale_training
 from hpcddm.stages.evaluation.draw import arm_names
 from hpcddm.training import ema, flops_budget
 from tests.benchmarks import budget, budget_curve, budget_rows, budget_tuning
@@ -56,14 +56,14 @@ def test_all_arms_cost_the_same_at_every_budget():
             if experts == 1:
                 costs.setdefault(name, set()).add((*trained.snapshots, trained.images))
                 continue
-            routed = unit_training(experiment, ROUTER)
+            routed = resolve_training(experiment, ROUTER).settings
             numbers = [(routed.images, trained.images), *zip(routed.snapshots, trained.snapshots, strict=True)]
             assert {router / images for router, images in numbers} == {0.25}
             assert all(images % (trained.batch * experts) == 0 for _, images in numbers)
-            assert unit_training(experiment, expert_key(0)).images * experts == trained.images
+            assert resolve_training(experiment, expert_key(0)).settings.images * experts == trained.images
             known = experts, trained.images
             if known not in bought:
-                bought[known] = flops_budget.training_of(experiment, MONOLITH)
+                bought[known] = flops_budget.training_of(experiment, MONOLITH).settings
             costs.setdefault(name, set()).add((*bought[known].snapshots, bought[known].images))
     images = sorted(budget_rows.BUDGETS)
     four, five = (*images[:4], images[3]), (*images, images[4])

@@ -11,8 +11,7 @@ from hpcddm.errors import UserError
 from hpcddm.files import atomic
 from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.sources.downloads import DOWNLOADS, archives
-from hpcddm.sources.downloads.npm_packages import NpmDownload, NpmPackage
-from hpcddm.sources.downloads.wordnet_package import WORDNET
+from hpcddm.sources.downloads.npm_packages import WORDNET, NpmDownload, NpmPackage
 from tests.commands.archives import files, packed, write_archive
 from tests.helpers import hpcddm
 

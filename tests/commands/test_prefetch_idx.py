@@ -10,9 +10,9 @@ from hashlib import sha256
 import pytest
 
 from hpcddm.commands import prefetch
-from hpcddm.loading import missing_images
+from hpcddm.loading import content_hashes
+from hpcddm.loading.content_hashes import images_note
 from hpcddm.loading.load_experiment import load_experiment
-from hpcddm.loading.missing_images import images_note
 from hpcddm.sources.downloads import idx_files
 from hpcddm.sources.downloads.idx_files import FASHION_MNIST
 from tests.helpers import REPOSITORY, hpcddm, write_experiment, write_source
@@ -28,7 +28,7 @@ esac
 
 def know(files, monkeypatch):
     """Let these be the only data set that can be fetched."""
-    for module in (idx_files, prefetch, missing_images):
+    for module in (idx_files, prefetch, content_hashes):
         monkeypatch.setattr(module, "IDX_FILES", (files,))
 
 

@@ -12,9 +12,10 @@ from safetensors.torch import save_file
 from hpcddm.api import open_run
 from hpcddm.commands.sample import _class_of
 from hpcddm.config import variants
-from hpcddm.data.catalog import CatalogPart, SplitEntry, write_catalog
+from hpcddm.data.catalog import CatalogPart, SplitEntry, catalog_as_json
 from hpcddm.data.column_files import write_columns
 from hpcddm.errors import ConfigError
+from hpcddm.files import atomic
 from hpcddm.launch.submission import store_experiment
 from hpcddm.models import build_denoiser
 from hpcddm.pipeline.unit_graph import plan_units
@@ -37,7 +38,7 @@ def write_heldout(run, labels, clusters):
     write_columns(run.root / "columns.h5", columns)
     write_columns(run.unit("assign/heldout-000") / "clusters.h5", {"cluster": np.array(clusters, dtype=np.uint16)})
     entry = SplitEntry(sorted(columns), [], [CatalogPart("heldout-000", "columns.h5", len(labels), "")])
-    write_catalog(run.unit(CATALOG) / "catalog.json", {"heldout": entry})
+    atomic.write_json(run.unit(CATALOG) / "catalog.json", catalog_as_json({"heldout": entry}))
 
 
 def completed(folder, **changes):

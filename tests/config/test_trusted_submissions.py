@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from hpcddm.config import variant_files
+from hpcddm.config import variants
 from hpcddm.config.package_data import find_data_folder
 from hpcddm.config.site import Site
-from hpcddm.config.trusted_submissions import belongs_to_user, enclosing_run, remember
+from hpcddm.config.trusted_submissions import belongs_to_user, remember
 from hpcddm.errors import ConfigError
+from hpcddm.files.guarded_writes import enclosing_run
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.script_template import store_parts, user_parts
 from hpcddm.launch.submission import store_site
@@ -111,10 +112,10 @@ def test_variants_inside_a_run_are_refused_however_they_are_named(run, monkeypat
     write(run / "variants/sampling/solvers/evil.py", "raise SystemExit('executed')")
     (run.parent / "link").symlink_to(run / "variants")
     monkeypatch.chdir(run)
-    monkeypatch.setenv(variant_files.VARIANTS_VARIABLE, named.format(run=run))
-    message = f"{variant_files.VARIANTS_VARIABLE}: .* is inside the run {run}, where others may"
+    monkeypatch.setenv(variants.VARIANTS_VARIABLE, named.format(run=run))
+    message = f"{variants.VARIANTS_VARIABLE}: .* is inside the run {run}, where others may"
     with pytest.raises(ConfigError, match=message):
-        variant_files.list_files("sampling/solvers")
+        variants.list_files("sampling/solvers")
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"x" * ((1 << 20) + 1)], ids=["not UTF-8", "too large"])

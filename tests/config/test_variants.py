@@ -7,8 +7,8 @@ from pydantic import ValidationError
 from hpcddm.config import variants
 from hpcddm.config.models import ClassifierModelSettings, DenoiserModelSettings, RouterModelSettings
 from hpcddm.config.objectives import ScheduleSettings
+from hpcddm.config.sampling import parse_strategy
 from hpcddm.config.schema import VariantSettings, validate
-from hpcddm.config.strategies import parse as parse_strategy
 from hpcddm.diffusion.objectives.schedules.base import Schedule
 from hpcddm.errors import ConfigError
 from tests.helpers import REPOSITORY, python

@@ -2,15 +2,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hpcddm.data.catalog import CatalogPart, SplitEntry, write_catalog
+from hpcddm.data.catalog import CatalogPart, SplitEntry, catalog_as_json
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.data.sample_file import SampleFile
 from hpcddm.data.tars import tar_writing
 from hpcddm.data.tars.record import Record
+from hpcddm.files import atomic
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CATALOG
-from tests.catalogs import catalog_of
+from tests.catalogs import CENTRE_CROP, catalog_of
 from tests.data.refusals import assert_refused
 from tests.helpers import SIDE
 
@@ -34,7 +35,7 @@ def written(folder, sizes=(5, 4, 3), ranges=1, made=None):
     made, tars = list(made or records()), []
     for number, size in enumerate(sizes):
         tars.append(folder / f"{number}.tar")
-        tar_writing.write_tar(tars[-1], made[:size], SIDE, 1)
+        tar_writing.write_tar(tars[-1], made[:size], SIDE, 1, CENTRE_CROP)
         del made[:size]
     return catalog_of(folder, tars, ranges)
 
@@ -81,7 +82,7 @@ def test_a_catalog_is_read_back_and_a_torn_one_named(tmp_path):
     (tmp_path / "shard" / "train-000").mkdir(parents=True)
     write_columns(tmp_path / part.file, {"key": ["a", "b"]})
     file = run.unit(CATALOG) / "catalog.json"
-    write_catalog(file, {"train": SplitEntry(["key"], [tar], [part])})
+    atomic.write_json(file, catalog_as_json({"train": SplitEntry(["key"], [tar], [part])}))
     catalog = open_catalog(run, "train")
     assert catalog.tar(0) == (tmp_path / "shard/train-000/a.tar", tar)
     assert catalog.texts("key").gather([1, 0]) == ["b", "a"] and catalog.image_format is None

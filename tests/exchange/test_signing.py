@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from hpcddm.errors import UserError
 from hpcddm.exchange import signing, ssh_keys, sshsig
-from hpcddm.exchange.ssh_wire import Malformed, read_strings, write_strings
+from hpcddm.exchange.ssh_keys import Malformed, read_strings, write_strings
 
 CONTENT = b'{"site": "uni-b"}\n'
 needs_ssh_keygen = pytest.mark.skipif(

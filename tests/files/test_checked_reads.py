@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from hpcddm.data.catalog import CatalogPart, ImageFormat, SplitEntry, write_catalog
+from hpcddm.data.catalog import CatalogPart, ImageFormat, SplitEntry, catalog_as_json
 from hpcddm.data.sample_file import SampleFile
 from hpcddm.errors import UserError
-from hpcddm.files import checked_reads
+from hpcddm.files import atomic, checked_reads
 from hpcddm.files.checked_reads import DEPTH, Unreadable, parse_json, read_json
 
 
@@ -52,7 +52,7 @@ def test_names_of_files_that_are_not_utf_8_come_back(tmp_path):
     entry = SplitEntry(
         ["key"], [SampleFile("\udcff.tar", 3, 4)], [CatalogPart("train-000", "shard/a.h5", 2, "0")], form
     )
-    write_catalog(tmp_path / "catalog.json", {"train": entry})
+    atomic.write_json(tmp_path / "catalog.json", catalog_as_json({"train": entry}))
     assert read_json(tmp_path / "catalog.json", dict[str, SplitEntry]) == {"train": entry}
     (tmp_path / "x.json").write_text('{"name": "\\udcff", "size": "1"}')
     assert "size: Input should be a valid number" in refusal(tmp_path / "x.json", Pair)

@@ -8,7 +8,7 @@ import pytest
 
 from hpcddm.commands import submit as command
 from hpcddm.commands.run_status import QueueAnswer as QueueOfARun
-from hpcddm.errors import UserError, exit_codes
+from hpcddm.errors import ExitCode, UserError
 from hpcddm.launch import code_copy, continuation
 from hpcddm.launch.array_items import make_items
 from hpcddm.launch.base import Job, Limits
@@ -208,9 +208,9 @@ def test_a_file_of_a_sweep_that_the_node_does_not_see_is_named(run, tmp_path, un
 
 def test_a_scheduler_that_does_not_answer_is_no_end_of_the_submission(run, monkeypatch):
     for code, error, words in (
-        (exit_codes.HELD_OR_ABANDONED, RuntimeError, "another command is at work"),
-        (exit_codes.SCHEDULER_UNREACHABLE, RuntimeError, "does not answer"),
-        (exit_codes.FAILED, UserError, "exit code 1"),
+        (ExitCode.HELD_OR_ABANDONED, RuntimeError, "another command is at work"),
+        (ExitCode.SCHEDULER_UNREACHABLE, RuntimeError, "does not answer"),
+        (ExitCode.FAILED, UserError, "exit code 1"),
     ):
         done = SimpleNamespace(returncode=code)
         monkeypatch.setattr(submission_job.subprocess, "run", lambda *given, done=done, **how: done)

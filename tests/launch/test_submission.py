@@ -65,7 +65,7 @@ def case(tmp_path):
 @pytest.fixture
 def submitted(case, monkeypatch):
     """The same, of which everything was submitted."""
-    monkeypatch.setattr("hpcddm.launch.ending_jobs.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("hpcddm.launch.submission.POLL_SECONDS", 0.01)
     case.submit()
     return case
 
@@ -152,7 +152,7 @@ def test_a_job_that_is_ending_is_waited_for_unless_it_comes_back_or_its_unit_is_
 
 
 def test_a_job_that_does_not_end_is_named(submitted, monkeypatch):
-    monkeypatch.setattr("hpcddm.launch.ending_jobs.LEAVING_SECONDS", 0.05)
+    monkeypatch.setattr("hpcddm.launch.submission.LEAVING_SECONDS", 0.05)
     queue = Leaving(submitted.run, [{EXPERTS[0]: "stopping"}] * 1000)
     queue.site = queue.site.model_copy(update={"signal_lead_seconds": 0.05})
     with pytest.raises(UserError, match=f"of {EXPERTS[0]} is still ending after .* repeat the command"):

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from hpcddm.randomness.bijection import Bijection
+from hpcddm.randomness.keyed import Bijection
 
 LARGE = [2**20 - 1, 2**20, 2**20 + 1, 999_983]
 

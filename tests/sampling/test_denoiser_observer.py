@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 from hpcddm.models import build_denoiser
+from hpcddm.runs.unit_keys import MONOLITH, expert_key
+from hpcddm.runs.unit_training import resolve_training
 from hpcddm.sampling.denoiser_observer import DenoiserObserver
 from hpcddm.sampling.heldout_loss import LEVELS
 from tests.helpers import JOINED, tiny
@@ -21,7 +23,9 @@ def probe(tmp_path, heldout_clusters):
 
     def make(expert, rank=0, **changes):
         unit = SimpleNamespace(key="train/x", input=None, ranks=SimpleNamespace(rank=rank))
-        return DenoiserObserver(tiny(tmp_path, experts__extra=[JOINED], **changes), unit, expert)
+        experiment = tiny(tmp_path, experts__extra=[JOINED], **changes)
+        key = MONOLITH if expert is None else expert_key(expert)
+        return DenoiserObserver(experiment, unit, resolve_training(experiment, key))
 
     return make
 

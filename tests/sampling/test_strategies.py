@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hpcddm.config import variants
-from hpcddm.config.strategies import StrategySettings, parse
+from hpcddm.config.sampling import StrategySettings, parse_strategy
 from hpcddm.errors import ConfigError
 from hpcddm.sampling.strategies.base import Strategy, draw_expert
 from tests.sampling.fields import context, posterior
@@ -17,7 +17,7 @@ FOUR = SimpleNamespace(cluster=SimpleNamespace(experts=4))
 
 def routing_weights(name, given=None, at=None, renormalise=True):
     given = posterior() if given is None else given
-    strategy, at = variants.create(Strategy, parse(name)), at or context(len(given))
+    strategy, at = variants.create(Strategy, parse_strategy(name)), at or context(len(given))
     return strategy.normalised_weights(given, at) if renormalise else strategy.routing_weights(given, at)
 
 
@@ -29,14 +29,14 @@ LABELS |= {"full-until-0.50-then-top1": "full-until-0.5-then-top-1"}
 
 @pytest.mark.parametrize(("name", "label"), LABELS.items())
 def test_names_have_one_label(name, label):
-    assert parse(name).label == parse(label).label == label
-    parse(name).check(SimpleNamespace(cluster=SimpleNamespace(experts=12)))
+    assert parse_strategy(name).label == parse_strategy(label).label == label
+    parse_strategy(name).check(SimpleNamespace(cluster=SimpleNamespace(experts=12)))
 
 
 @pytest.mark.parametrize("name", [*"top top0 top-0 topk Full sample-0 nucleus per-trajectory-2".split(), "full ", ""])
 def test_an_unknown_name_is_answered_with_the_valid_ones(name):
     with pytest.raises(ConfigError) as error:
-        parse(name)
+        parse_strategy(name)
     for variant in variants.list_variants(StrategySettings.package):
         assert variants.settings_class(StrategySettings.package, variant).usage in str(error.value)
 
@@ -60,12 +60,12 @@ def test_an_unknown_name_is_answered_with_the_valid_ones(name):
 )
 def test_what_makes_no_sense_is_refused_in_one_line(name, message):
     with pytest.raises((ValueError, ConfigError), match=message) as error:
-        parse(name).check(FOUR)
+        parse_strategy(name).check(FOUR)
     assert "\n" not in str(error.value)
 
 
 def test_every_strategy_is_covered():
-    assert {parse(name).name for name in NAMES} == set(variants.list_variants(StrategySettings.package))
+    assert {parse_strategy(name).name for name in NAMES} == set(variants.list_variants(StrategySettings.package))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -182,7 +182,7 @@ def test_weights_for_the_latents_of_another_runs_autoencoder_are_no_start(tmp_pa
     weights.write_bytes(b"tensors")
     manifest.publish(weights.parent, replace(expected, outputs=[Output(WEIGHTS, 7, sha256(weights))]))
     own = expected.inputs[f"{LATENT_SCALE}#space"]
-    request = initial_weights.denoiser_request(experiment, None)
+    request = initial_weights.init_request(experiment, MONOLITH)
     description = initial_weights.describe_network(weights, {}, None)
     for known in (own, None):
         initial_weights.check_description(request, weights, description, known)

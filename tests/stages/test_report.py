@@ -64,7 +64,7 @@ def costs(settings):
 def test_every_arm_has_its_own_bill_whatever_manifests_say(tmp_path):
     experiment = tiny(tmp_path, distill={"share": 0.5})
     one, teacher, router = costs(experiment)
-    dense = flops_budget.training_of(experiment, MONOLITH).images * one
+    dense = flops_budget.training_of(experiment, MONOLITH).settings.images * one
     # Each expert sees half of the 64 images, as does the student.
     expected = {"monolith": dense, "student": 32 * (one + teacher), "ensemble": 64 * one + router}
     assert report_job._train_flops(experiment, INPUTS) == expected

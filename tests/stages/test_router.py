@@ -24,6 +24,7 @@ from hpcddm.models import build_router
 from hpcddm.models.calibrated_router import CalibratedRouter
 from hpcddm.runs import manifest
 from hpcddm.runs.unit_keys import EXPERT_LISTS, ROUTER
+from hpcddm.runs.unit_training import resolve_training
 from hpcddm.sampling import load_ensemble, router_samples
 from hpcddm.training import flops_budget, loop
 from tests.stages.routes import Bench, write_images
@@ -190,10 +191,10 @@ def test_a_refit_from_another_network_names_the_tensor(made, bench, tmp_path):
     wider["router"]["model"] = wider["router"]["model"] | {"width": 96}
     settings, unit = bench.router("wider", **wider)
     with pytest.raises(UserError, match=r"refit.weights: .*trunk.embed_patch.weight is \[48, 16\], here it is \[96"):
-        build_router.build_initialised(settings, unit)
+        build_router.build_initialised(settings, resolve_training(settings, unit.key), unit)
     settings, unit = bench.router("nowhere", **trained(refit={"weights": str(made["root"] / "images" / "none")}))
     with pytest.raises(UserError, match="none: no weights to start from"):
-        build_router.build_initialised(settings, unit)
+        build_router.build_initialised(settings, resolve_training(settings, unit.key), unit)
 
 
 def drawer(monkeypatch, stop_at=None, unit=None):

@@ -7,7 +7,7 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from hpcddm.config import variant_files
+from hpcddm.config import variants
 from hpcddm.config.site import Resources, Site
 from hpcddm.files import guarded_writes
 from hpcddm.jobs.entry import STOP_VARIABLE
@@ -33,7 +33,7 @@ def _server_environment(code: CodeCopy | Checkout, threads: int) -> dict[str, st
     """Return the environment of the processes that run a code with a number of threads each."""
     return clean_environment() | {
         "PYTHONPATH": python_path(code.folder, os.environ.get("PYTHONPATH")),
-        variant_files.VARIANTS_VARIABLE: code.variants,
+        variants.VARIANTS_VARIABLE: code.variants,
         # Python would run compiled code in the folder instead of the submitted code.
         "PYTHONDONTWRITEBYTECODE": "1",
         **dict.fromkeys(THREADS, str(threads)),

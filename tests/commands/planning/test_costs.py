@@ -92,7 +92,7 @@ CASES += product(("monolith", "top-2", "per-trajectory", "full-until-0.5-then-to
 @pytest.mark.parametrize("arm, sampler", CASES)
 def test_sampling_costs_what_is_counted_while_sampling(tmp_path, arm, sampler):
     own = costs(tmp_path, **SAMPLERS[sampler])
-    planned = sum(own.flops(work) for work in own.workload.sampling([arm], 6, 6))
+    planned = sum(own.flops(work) for work in own.workload.sampling([arm], 6, 6, nfe.of_arm))
     assert planned == sampled_flops(own.experiment, arm, 6) > 0
 
 
@@ -126,7 +126,7 @@ def test_experts_of_another_network_are_counted_apart(tmp_path):
     own = costs(tmp_path, experts__overrides=[{"clusters": [1, 2], "model": small}])
     networks = [own.work(expert_key(expert))[0].network for expert in range(4)]
     assert networks == [MONOLITH, expert_key(1), expert_key(1), MONOLITH]
-    whole = sum(own.flops(work) for work in own.workload.sampling(["full"], 6, 6))
+    whole = sum(own.flops(work) for work in own.workload.sampling(["full"], 6, 6, nfe.of_arm))
     assert whole == sampled_flops(own.experiment, "full", 6)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from hpcddm.commands.results_table import print_results_table
 from hpcddm.commands.sweep_table import print_sweep_table
-from hpcddm.config import variant_files
+from hpcddm.config import variants
 from hpcddm.evaluation import metrics
 from hpcddm.evaluation.metrics import all_metrics, kid_subsets, metrics_for
 from hpcddm.evaluation.metrics.metric_inputs import ImageSet, MetricInputs
@@ -91,7 +91,7 @@ def new_metric(tmp_path, monkeypatch):
     """A file of a metric in a folder of its own."""
     (tmp_path / "evaluation" / "metrics").mkdir(parents=True)
     (tmp_path / "evaluation" / "metrics" / "brightness.py").write_text(NEW)
-    monkeypatch.setenv(variant_files.VARIANTS_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(variants.VARIANTS_VARIABLE, str(tmp_path))
     all_metrics.cache_clear()
     yield next(metric for metric in all_metrics() if metric.key == "brightness")
     all_metrics.cache_clear()
