@@ -6,7 +6,7 @@ import click
 
 from hpcddm import __version__
 from hpcddm.commands.verb_group import VerbGroup
-from hpcddm.errors import UserError, exit_codes
+from hpcddm.errors import ExitCode, UserError
 from hpcddm.errors.printing import echo
 
 VERBS = (
@@ -41,8 +41,8 @@ class Group(VerbGroup):
             code = error.exit_code
         except KeyboardInterrupt:
             click.echo("interrupted; the same command continues", err=True)
-            code = exit_codes.INTERRUPTED
-        sys.exit(code or exit_codes.DONE)
+            code = ExitCode.INTERRUPTED
+        sys.exit(code or ExitCode.DONE)
 
 
 @click.group(

@@ -54,7 +54,7 @@ MODULES = [".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts) for 
 jaxtyping.install_import_hook(MODULES, f"{shape_checker.__name__}.checked")
 
 # The hook sees only what is imported after it.
-from hpcddm.config import variant_files, variants  # noqa: E402
+from hpcddm.config import variants  # noqa: E402
 from tests.helpers import LOAD_VARIANTS  # noqa: E402
 from tests.institutions import Institution, institution  # noqa: E402
 from tests.whole_runs import TINY, TWO_RANKS, hpcddm  # noqa: E402
@@ -109,7 +109,7 @@ def run(finished: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def load_variants(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The variants of the load test, beside those of the package."""
-    monkeypatch.setenv(variant_files.VARIANTS_VARIABLE, str(LOAD_VARIANTS))
+    monkeypatch.setenv(variants.VARIANTS_VARIABLE, str(LOAD_VARIANTS))
     variants.list_variants.cache_clear()
     yield
     variants.list_variants.cache_clear()

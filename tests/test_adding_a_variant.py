@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from hpcddm.config import variant_files
+from hpcddm.config import variants
 from hpcddm.errors import ConfigError
 from hpcddm.runs import manifest, provenance
 from hpcddm.runs.run_dir import RunDir
@@ -123,7 +123,7 @@ def test_the_same_files_in_the_package_are_planned_and_validated(tmp_path, exper
 def own(tmp_path, monkeypatch):
     """A user's own folder, empty."""
     (tmp_path / "own").mkdir()
-    monkeypatch.setenv(variant_files.VARIANTS_VARIABLE, str(tmp_path / "own"))
+    monkeypatch.setenv(variants.VARIANTS_VARIABLE, str(tmp_path / "own"))
     return tmp_path / "own"
 
 
@@ -143,7 +143,7 @@ def test_a_file_in_no_room_or_of_the_packages_name_is_refused(own, place, messag
     (own / place).parent.mkdir(parents=True, exist_ok=True)
     (own / place).write_text("")
     with pytest.raises(ConfigError, match=message):
-        variant_files.user_files()
+        variants.user_files()
 
 
 def test_a_stage_in_two_groups_is_refused(own):
@@ -151,7 +151,7 @@ def test_a_stage_in_two_groups_is_refused(own):
         (own / "stages" / group).mkdir(parents=True)
         (own / "stages" / group / "mine.py").write_text("")
     with pytest.raises(ConfigError, match="stages/data/mine.py has this name, too"):
-        variant_files.user_files()
+        variants.user_files()
 
 
 @pytest.mark.parametrize("reads, message", [("('nothing',)", "reads nothing: unknown"), ("('mine',)", "reads mine")])
@@ -166,16 +166,16 @@ def test_a_stage_that_reads_an_unknown_one_or_itself_is_refused_in_one_line(tmp_
 
 
 def test_a_folder_that_is_not_there_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setenv(variant_files.VARIANTS_VARIABLE, str(tmp_path / "none"))
+    monkeypatch.setenv(variants.VARIANTS_VARIABLE, str(tmp_path / "none"))
     with pytest.raises(ConfigError, match="is not a folder"):
-        variant_files.user_files()
+        variants.user_files()
 
 
 def test_own_files_are_part_of_the_code_that_jobs_run(own):
     before = provenance.code_digest(provenance.digests(provenance.code_files()))
     (own / "encoders" / "image").mkdir(parents=True, exist_ok=True)
     (own / "encoders" / "image" / "mine.py").write_text("MINE = 1\n")
-    variant_files._own_files.cache_clear()
+    variants._own_files.cache_clear()
     files = provenance.code_files()
     assert files["hpcddm/encoders/image/mine.py"] == b"MINE = 1\n"
     assert provenance.code_digest(provenance.digests(files)) != before

@@ -4,7 +4,7 @@ import ast
 import importlib
 import re
 
-from hpcddm.config import variant_files
+from hpcddm.config import variants
 from hpcddm.config.site import Site
 from hpcddm.pipeline.unit_graph import STAGES
 from tests.helpers import REPOSITORY
@@ -42,6 +42,6 @@ def test_modules_that_a_text_names_are_there():
 
 def test_stages_and_schedulers_that_are_looked_up_by_their_names_are_there():
     for stage in STAGES:
-        assert callable(variant_files.import_from_subpackages("stages", f"{stage}_job").run), stage
+        assert callable(variants.import_from_subpackages("stages", f"{stage}_job").run), stage
     for scheduler in Site.model_fields["scheduler"].annotation.__args__:
         assert callable(importlib.import_module(f"hpcddm.launch.{scheduler}.launcher").create), scheduler

@@ -20,7 +20,7 @@ READERS = {
     "evaluation/concepts/stage_outputs.py": "the tagger of this run, by its manifest",
     "exchange/tensor_check.py": "files in quarantine, and a site's own before it signs them",
     "files/tensors.py": "by the digest that its caller has from a manifest",
-    "collaboration/contract_files.py": "the probe of a contract, by the digest that the contract states",
+    "collaboration/agreed_experiment.py": "the probe of a contract, by the digest that the contract states",
     "models/build_denoiser.py": "weights that training starts from, and those to export, by their manifest",
     "models/checkpoints/file_formats.py": "files to convert; one in a unit's folder by its manifest",
     "runs/initial_weights.py": "headers of weights that training starts from, by their manifest",

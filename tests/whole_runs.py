@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from hpcddm.config.variant_files import VARIANTS_VARIABLE
+from hpcddm.config.variants import VARIANTS_VARIABLE
 from tests import warm_process
 
 TINY = [

@@ -11,7 +11,7 @@ from hpcddm.clustering.partition import Partition
 from hpcddm.clustering.samples import Samples
 from hpcddm.config.clustering import ClusteringSettings
 from hpcddm.data.columns import Numbers
-from hpcddm.randomness.bijection import Bijection
+from hpcddm.randomness.keyed import Bijection
 from hpcddm.randomness.streams import RANDOM_CLUSTERS
 
 

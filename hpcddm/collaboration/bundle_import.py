@@ -27,7 +27,7 @@ from hpcddm.runs.manifest import Output
 from hpcddm.runs.run_dir import RunDir, replace_folder
 from hpcddm.runs.stored_results import list_results
 from hpcddm.runs.unit_keys import expert_of
-from hpcddm.runs.unit_training import unit_training
+from hpcddm.runs.unit_training import resolve_training
 from hpcddm.runs.weights_files import training_costs
 
 QUARANTINE = ".quarantine-"
@@ -113,7 +113,8 @@ def _build_unit(files: Path, unit: Path, signed: SignedBundle, plan: ImportPlan)
     outputs += manifest.describe_outputs(unit, [CURVE])
     expert = expert_of(signed.key)
     seen = {} if expert is None else list_results(plan.inputs, expert)
-    costs = training_costs(unit_training(plan.experiment, signed.key), signed.entry.flops_per_image)
+    training = resolve_training(plan.experiment, signed.key)
+    costs = training_costs(replace(training, flops_per_image=signed.entry.flops_per_image))
     whole = replace(
         plan.expected,
         outputs=sorted(outputs, key=lambda output: output.path),

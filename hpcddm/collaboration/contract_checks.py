@@ -13,7 +13,7 @@ from hpcddm.exchange.ssh_keys import PublicKey
 from hpcddm.runs.contracts import require_vouched, run_contract
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.unit_training import unit_training
+from hpcddm.runs.unit_training import resolve_training
 from hpcddm.runs.weights_files import weights_names
 
 
@@ -114,7 +114,7 @@ def agreed_paths(experiment: Experiment, key: str, entry: AgreedExpert) -> dict[
     Raises:
         UserError: The contract wants a file that the training does not write, or lacks the weights of the end.
     """
-    written = {flat_name(path): path for path in weights_names(unit_training(experiment, key))}
+    written = {flat_name(path): path for path in weights_names(resolve_training(experiment, key).settings)}
     for name in entry.files:
         if name not in written:
             raise UserError(f"{key}: the contract wants {name}, which this training does not write; agree on a new one")

@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 from hpcddm.clustering.partition import read_arrays
 from hpcddm.collaboration.agreed_packages import accepted_versions
 from hpcddm.collaboration.contract_settings import shared_settings
-from hpcddm.config import variant_files
+from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import variants_of
 from hpcddm.data.reader import CatalogReader
@@ -46,8 +46,7 @@ from hpcddm.runs.ranges import HELDOUT, SPLITS
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_results import list_results, split_results
 from hpcddm.runs.unit_keys import CLUSTER, LATENT_SCALE, expert_keys, expert_of
-from hpcddm.runs.unit_settings import latent_space
-from hpcddm.runs.unit_training import unit_training
+from hpcddm.runs.unit_training import latent_space, resolve_training
 from hpcddm.runs.weights_files import weights_names
 from hpcddm.training.flops_budget import train_flops
 
@@ -115,7 +114,7 @@ def _require_shareable(experiment: Experiment) -> str:
         raise ConfigError("experts.sites: not named; name the site of every expert")
     if experiment.experts.extra:
         raise ConfigError("experts.extra: has a private list of samples; a contract names no file")
-    own = variant_files.user_files()
+    own = variants.user_files()
     for place, variant in variants_of(experiment):
         if f"{variant.package}/{variant.name}.py" in own:
             raise ConfigError(f"{place}: '{variant.name}' is a variant of yours, which other sites do not have")
@@ -147,9 +146,8 @@ def _recipe(
     tables: dict[str, dict[str, AgreedTensor]],
 ) -> AgreedExpert:
     """Return the recipe of one expert, and add its table of tensors to `tables`."""
-    expert = expert_of(unit.key)
-    config, training = experiment.expert_config(expert), unit_training(experiment, unit.key)
-    network = unallocated(lambda: build_denoiser.build(experiment, config))
+    expert, training = expert_of(unit.key), resolve_training(experiment, unit.key)
+    network = unallocated(lambda: build_denoiser.build(experiment, training.denoiser))
     specs = tensor_specs(network.state_dict())
     table = {name: AgreedTensor(spec.dtype, list(spec.shape)) for name, spec in specs.items()}  # type: ignore[arg-type]
     name = digest({own: asdict(tensor) for own, tensor in table.items()})
@@ -159,10 +157,10 @@ def _recipe(
         unit.fingerprint_settings,
         unit.expected({own: made[own] for own in unit.inputs}).inputs,
         list_results(made, expert)["samples"] if expert is not None else 0,
-        training.images,
-        training.batch,
-        train_flops(experiment, config),
-        sorted(map(flat_name, weights_names(training))),
+        training.settings.images,
+        training.settings.batch,
+        train_flops(experiment, training.denoiser),
+        sorted(map(flat_name, weights_names(training.settings))),
         name,
         sum(values.numel() for values in network.state_dict().values()),
     )

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
-from hpcddm.config import paths, variant_files
+from hpcddm.config import paths, variants
 from hpcddm.config.experiment import Experiment, ProbeRule
 from hpcddm.config.schema import settings_to_hash, validate, variants_of
 from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.printing import printable
-from hpcddm.exchange.contract import PARTITION, PROBE, PROBE_SAMPLES, Contract
+from hpcddm.exchange.contract import PARTITION, PROBE, Contract
 from hpcddm.files.tensor_file import HEADER_BYTES, VALUE_BYTES
 from hpcddm.runs.manifest import flatten
+from hpcddm.runs.ranges import PROBE_SAMPLES
 from hpcddm.runs.unit_keys import expert_keys, expert_of, extra_expert_keys
 
 CLUSTERING, SOURCE, CLASS_NAMES = "cluster.clustering", "data.source", "data.class_names"
@@ -111,7 +112,7 @@ def check_experiment(contract: Contract, experiment: Experiment) -> None:
         UserError: It has a variant that is not in the package, or other experts than the contract, whose files are
             larger than they need be.
     """
-    own = variant_files.user_files()
+    own = variants.user_files()
     for place, variant in variants_of(experiment):
         if f"{variant.package}/{variant.name}.py" in own:
             reason = f"contract.json: {place}: '{variant.name}' is a variant of yours, not of the package"

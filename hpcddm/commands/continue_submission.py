@@ -7,7 +7,7 @@ import click
 from hpcddm.commands.options import RUN, TRUST
 from hpcddm.commands.submit import submit_missing
 from hpcddm.commands.trusted_settings import trusted_site_and_template
-from hpcddm.errors import exit_codes, require
+from hpcddm.errors import ExitCode, require
 from hpcddm.errors.printing import echo
 from hpcddm.launch import continuation
 from hpcddm.runs.lease import HeldElsewhere
@@ -24,7 +24,7 @@ def continue_submission(run: RunDir, trust_run: bool) -> int:
         return _continue(run, trust_run)
     except HeldElsewhere as held:
         echo(f"error: {held}", err=True)
-        return exit_codes.HELD_OR_ABANDONED
+        return ExitCode.HELD_OR_ABANDONED
 
 
 def _continue(run: RunDir, trust_run: bool) -> int:

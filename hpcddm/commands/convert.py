@@ -142,7 +142,7 @@ def _moves(source: Any, target: Any) -> str:
 
 
 def _save(tensors: dict[str, Any], description: dict[str, Any], output: Path) -> None:
-    from hpcddm.models.checkpoints.writing import save_tensors
+    from hpcddm.files.tensors import save_tensors
 
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcddm.commands.options import JSON, PATH
-from hpcddm.errors import UserError, exit_codes
+from hpcddm.errors import ExitCode, UserError
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo, printable
 from hpcddm.loading import data_proposals
@@ -55,7 +55,7 @@ def data(folder: Path, as_json: bool) -> int:
         _print(survey, experiments, above)
     usable = [one for one in experiments if one.text]
     if usable:
-        return exit_codes.DONE
+        return ExitCode.DONE
     for line in dict.fromkeys(f"error: {one.name}: {one.proposal.error}" for one in experiments):
         echo(*line.split("\n"), err=True)
     if not experiments:

@@ -11,7 +11,7 @@ from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_results import list_results
 from hpcddm.runs.unit_keys import EXPERT_LISTS, expert_key
-from hpcddm.runs.unit_training import unit_training
+from hpcddm.runs.unit_training import resolve_training
 
 if TYPE_CHECKING:
     from hpcddm.commands.planning.timing import CostEstimate
@@ -46,7 +46,7 @@ def expert_costs(
         trained_on = described["samples"] + described.get("other_clusters", 0)
         flops, seconds = estimates[key].flops, estimates[key].seconds
         gpus = resources.nodes * resources.gpus_per_node
-        passes = unit_training(experiment, key).images / trained_on
+        passes = resolve_training(experiment, key).settings.images / trained_on
         hours = None if seconds is None else gpus * seconds / 3600
         costs.append(ExpertCost(expert, described["samples"], passes, flops, hours))
     return costs
@@ -58,7 +58,7 @@ def override_lines(experiment: Experiment) -> list[str]:
     for expert in range(experiment.cluster.experts):
         own = experiment.experts.variation(expert)
         if isinstance(own, ExpertOverride) and (own.images or own.batch or own.learning_rate):
-            training = unit_training(experiment, expert_key(expert))
+            training = resolve_training(experiment, expert_key(expert)).settings
             rate = f"learning rate {training.learning_rate:g}"
             lines.append(f"expert {expert} sees {training.images:,} images in batches of {training.batch}, {rate}")
     return lines

@@ -26,8 +26,8 @@ from hpcddm.runs.result_types import LatentScale
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.stored_results import stored_class_names
-from hpcddm.runs.unit_keys import AUTOENCODER, LATENT_SCALE, expert_of, student_keys, train_keys
-from hpcddm.runs.unit_settings import latent_space
+from hpcddm.runs.unit_keys import AUTOENCODER, LATENT_SCALE, student_keys, train_keys
+from hpcddm.runs.unit_training import latent_space, resolve_training
 
 STEPS = 1000
 """Steps of the time axis: both sides embed 1000 t, which diffusers calls the time step."""
@@ -61,8 +61,7 @@ def export(run: RunDir, unit: str, output: Path) -> None:
     from hpcddm.models.checkpoints import file_formats
     from hpcddm.models.checkpoints.diffusers_dit import dump
 
-    expert = None if unit in student_keys(experiment) else expert_of(unit)
-    require_network(experiment, expert, run.unit(unit) / WEIGHTS)
+    require_network(experiment, resolve_training(experiment, unit).denoiser, run.unit(unit) / WEIGHTS)
     stored = file_formats.read_checkpoint(run.unit(unit))
     # A file may describe itself, so the manifest has not been read yet.
     if stored.sha256 != manifest.recorded_digest(run.unit(unit), stored.path.name):
@@ -124,8 +123,8 @@ def _write(
     description: dict[str, Any],
     scheduler: dict[str, Any] | None,
 ) -> None:
+    from hpcddm.files.tensors import save_tensors
     from hpcddm.models.checkpoints.file_formats import DIFFUSERS_WEIGHTS
-    from hpcddm.models.checkpoints.writing import save_tensors
 
     transformer = output / "transformer"
     transformer.mkdir(parents=True)

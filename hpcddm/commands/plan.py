@@ -22,8 +22,7 @@ from hpcddm.launch.checks import disk_estimates
 from hpcddm.launch.checks.disk_estimates import format_bytes
 from hpcddm.launch.checks.gpu_requests import gpu_remarks
 from hpcddm.launch.load_site import load_site
-from hpcddm.loading.content_hashes import with_tar_counts
-from hpcddm.loading.missing_images import add_remedy
+from hpcddm.loading.content_hashes import add_remedy, with_tar_counts
 from hpcddm.loading.run_defaults import load_for_run
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.pipeline.unit_graph import STAGES, kind_of, plan_units

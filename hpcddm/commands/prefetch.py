@@ -25,8 +25,8 @@ from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import ConfigError, UserError, call_all
 from hpcddm.errors.printing import echo
 from hpcddm.files import atomic
+from hpcddm.loading.content_hashes import images_note, missing_paths
 from hpcddm.loading.load_experiment import load_experiment
-from hpcddm.loading.missing_images import images_note, missing_paths
 from hpcddm.sources.downloads import DOWNLOADS
 from hpcddm.sources.downloads.idx_files import IDX_FILES
 

@@ -9,7 +9,7 @@ from hpcddm.collaboration.imported_experts import bundle_commands, expert_origin
 from hpcddm.commands.unit_rows import UnitRow, add_causes, make_row
 from hpcddm.commands.unit_steps import UnitSteps
 from hpcddm.config.experiment import Experiment
-from hpcddm.errors import ConfigError, exit_codes
+from hpcddm.errors import ConfigError, ExitCode
 from hpcddm.errors.next_step import NextStep, step
 from hpcddm.files import nfs_reads
 from hpcddm.jobs.activity import read_activity
@@ -28,7 +28,7 @@ from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.stored_results import class_names
 from hpcddm.runs.unit_keys import CATALOG, CONTINUATION, all_experts, expert_key
-from hpcddm.runs.unit_training import unit_training
+from hpcddm.runs.unit_training import resolve_training
 
 QUERY_SECONDS = 30
 """Least time in seconds between two queries to the scheduler, which serves all users."""
@@ -107,10 +107,10 @@ class RunStatus:
     def exit_code(self) -> int:
         """Exit code of `wait` and `status --exit-code`: complete, silent, under way, or not going on by itself."""
         if {row.state for row in self.rows if not self._is_left_out(row)} == {State.COMPLETE}:
-            return exit_codes.DONE
+            return ExitCode.DONE
         if self.is_scheduler_unreachable:
-            return exit_codes.SCHEDULER_UNREACHABLE
-        return exit_codes.UNDER_WAY if self._is_alive else exit_codes.NEEDS_ACTION
+            return ExitCode.SCHEDULER_UNREACHABLE
+        return ExitCode.UNDER_WAY if self._is_alive else ExitCode.NEEDS_ACTION
 
     @property
     def _is_alive(self) -> bool:
@@ -128,7 +128,7 @@ class RunStatus:
     @property
     def is_stopped_at_stage(self) -> bool:
         """True if all requested units are complete, and later stages were not requested."""
-        return self.exit_code == exit_codes.DONE and any(row.state != State.COMPLETE for row in self.rows)
+        return self.exit_code == ExitCode.DONE and any(row.state != State.COMPLETE for row in self.rows)
 
     def next_step(self) -> NextStep:
         """Return the next command for the run as a whole."""
@@ -137,7 +137,7 @@ class RunStatus:
         if self.is_stopped_at_stage:
             reason = f"complete up to {self.until}, the last requested stage"
             return NextStep(repeat_commands(self.run, is_whole=True), reason)
-        if self.exit_code == exit_codes.DONE:
+        if self.exit_code == ExitCode.DONE:
             return NextStep(reason=f"complete: {self.run.root}/report/index.html")
         # Steps at this site come before steps at other sites.
         rows = [row for row in self.rows if not self._is_left_out(row)]
@@ -269,7 +269,7 @@ def _read_by_others(
 
 
 def _expert_images(rows: list[UnitRow], experiment: Experiment) -> tuple[int, int]:
-    goals = {key: unit_training(experiment, key).images for key in map(expert_key, all_experts(experiment))}
+    goals = {key: resolve_training(experiment, key).settings.images for key in map(expert_key, all_experts(experiment))}
     experts = [(row, goals[row.unit]) for row in rows if row.unit in goals]
     done = sum(goal if row.state == State.COMPLETE else min(row.done, goal) for row, goal in experts)
     return done, sum(goals.values())

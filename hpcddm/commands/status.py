@@ -16,7 +16,7 @@ from hpcddm.commands.submit_messages import clusters_line, data_lines, metric_li
 from hpcddm.commands.terminal import WITHOUT_LINES, make_table, plain_text, print_table
 from hpcddm.commands.unit_rows import UnitRow
 from hpcddm.config.class_names import are_numbers, describe_names
-from hpcddm.errors import exit_codes
+from hpcddm.errors import ExitCode
 from hpcddm.errors.next_step import without_step
 from hpcddm.errors.printing import echo
 from hpcddm.launch.journal_dirs import journal_dirs
@@ -56,7 +56,7 @@ def status(run: RunDir, as_json: bool, has_code: bool) -> int:
     overview = scan_run(run, QueueAnswer.query(run))
     if as_json:
         print(json.dumps(overview.as_json(), indent=1, allow_nan=False))
-        return overview.exit_code if has_code else exit_codes.DONE
+        return overview.exit_code if has_code else ExitCode.DONE
     echo(*filter(None, (summary(overview), outlook(overview))))
     print_table(table(overview.rows), labels=2)
     console = Console()
@@ -65,7 +65,7 @@ def status(run: RunDir, as_json: bool, has_code: bool) -> int:
         console.print(remark, soft_wrap=True)
     passed_over = [fault for home in journal_dirs(run) for fault in Journal(home.journal).line_errors()]
     echo(*passed_over, *closing_lines(overview))
-    return overview.exit_code if has_code else exit_codes.DONE
+    return overview.exit_code if has_code else ExitCode.DONE
 
 
 def closing_lines(overview: RunStatus) -> list[str]:

@@ -10,7 +10,7 @@ import click
 from hpcddm.commands.options import RUN
 from hpcddm.commands.run_status import QueueAnswer, jittered, scan_run
 from hpcddm.commands.status import summary
-from hpcddm.errors import exit_codes
+from hpcddm.errors import ExitCode
 from hpcddm.errors.next_step import NextStep, step
 from hpcddm.errors.printing import MAX_LINE_CHARACTERS, echo, printable
 from hpcddm.evaluation.sweep_results.setting_results import blockers_by_files
@@ -21,12 +21,12 @@ from hpcddm.runs.stored_experiment import is_sweep
 from hpcddm.runs.sweep_index import read_index
 
 READ_SECONDS = 5
-REASONS = {
-    exit_codes.NEEDS_ACTION: "not complete, and nothing goes on by itself",
-    exit_codes.SCHEDULER_UNREACHABLE: "the time is over and the scheduler does not answer",
-    exit_codes.UNDER_WAY: "the time is over and jobs wait or run",
+REASONS: dict[int, str] = {
+    ExitCode.NEEDS_ACTION: "not complete, and nothing goes on by itself",
+    ExitCode.SCHEDULER_UNREACHABLE: "the time is over and the scheduler does not answer",
+    ExitCode.UNDER_WAY: "the time is over and jobs wait or run",
 }
-FINAL_CODES = (exit_codes.DONE, exit_codes.NEEDS_ACTION)
+FINAL_CODES = (ExitCode.DONE, ExitCode.NEEDS_ACTION)
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ def wait_for(run: RunDir, timeout: float | None) -> int:
         finding = _wait(run, observe, ends)
     except KeyboardInterrupt:
         echo("", step("hpcddm", "wait", run.root, reason="no longer waiting; jobs in a queue continue"), err=True)
-        return exit_codes.INTERRUPTED
-    if finding.code != exit_codes.DONE:
+        return ExitCode.INTERRUPTED
+    if finding.code != ExitCode.DONE:
         first, *others = finding.next.lines()
         echo(f"{REASONS[finding.code]}; {first}", *others, err=True)
     return finding.code
@@ -81,7 +81,7 @@ def _wait(run: RunDir, observe: Callable[[RunDir, QueueAnswer], WaitStatus], end
         finding = observe(run, queue)
         shown = _show(finding.line, shown)
         # Between two jobs of one unit there is a moment without any: only two looks, each at a new queue, settle it.
-        is_settled = finding.code == exit_codes.DONE or (before is not None and before.code == finding.code)
+        is_settled = finding.code == ExitCode.DONE or (before is not None and before.code == finding.code)
         is_over = ends is not None and time.monotonic() >= ends
         if is_over or (finding.code in FINAL_CODES and is_settled):
             if sys.stdout.isatty():
@@ -109,16 +109,16 @@ def _observe_sweep(home: RunDir, queue: QueueAnswer) -> WaitStatus:
     # On this machine the units' own files show the state of a sweep.
     states = {*(job.state for job in (queue.jobs or {}).values()), *(blocker.state for blocker in missing.values())}
     if not missing:
-        code, following = exit_codes.DONE, NextStep()
+        code, following = ExitCode.DONE, NextStep()
     elif queue.jobs is None:
-        code = exit_codes.SCHEDULER_UNREACHABLE
+        code = ExitCode.SCHEDULER_UNREACHABLE
         following = step("hpcddm", "wait", home.root, reason="when the scheduler answers")
     elif states & ALIVE:
-        code, following = exit_codes.UNDER_WAY, step("hpcddm", "wait", home.root)
+        code, following = ExitCode.UNDER_WAY, step("hpcddm", "wait", home.root)
     else:
         label, blocker = next(iter(missing.items()))
         then = resubmit_step(home, "after fixing that")
-        code = exit_codes.NEEDS_ACTION
+        code = ExitCode.NEEDS_ACTION
         following = step("hpcddm", "status", home.root / label, reason=f"{label}: {blocker}", then=then)
     return WaitStatus(code, line, following)
 

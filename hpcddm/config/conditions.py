@@ -1,10 +1,22 @@
-"""Settings of the condition of an experiment's images; networks are built by its form and shape."""
+"""Settings of the condition of an experiment's images and of text encoders; its form and shape build networks."""
 
+from abc import abstractmethod
 from enum import StrEnum
 from typing import ClassVar
 
 from hpcddm.config.schema import VariantSettings
-from hpcddm.config.text_encoders import TextEncoderSettings
+
+
+class TextEncoderSettings(VariantSettings):
+    """Settings of an encoder from sentences to token states."""
+
+    package: ClassVar[str] = "encoders/text"
+    uses_gpu: ClassVar[bool] = True
+    """False for an encoder that computes next to nothing."""
+
+    @abstractmethod
+    def dimensions(self) -> int:
+        """Return the number of values of one token's state."""
 
 
 class ConditionForm(StrEnum):

@@ -12,10 +12,8 @@ from pydantic_core import InitErrorDetails
 from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.image_encoders import ImageEncoderSettings, figure_label
-from hpcddm.config.sampling import EvaluateSettings
+from hpcddm.config.sampling import EvaluateSettings, is_strategy, parse_strategy
 from hpcddm.config.schema import inner_error, validate, variants_of
-from hpcddm.config.strategies import is_strategy
-from hpcddm.config.strategies import parse as parse_strategy
 from hpcddm.config.training import MAX_SIGMA_REL, Training
 from hpcddm.config.validation_errors import Origins
 from hpcddm.errors import ConfigError, UserError

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from hpcddm.config.data_shapes import ImageShape
 from hpcddm.config.schema import VariantSettings
-from hpcddm.config.weights import SettingsWithWeights
 
 
 class PerceptualSettings(VariantSettings):
@@ -53,10 +52,6 @@ def figure_label(encoder: ImageEncoderSettings) -> str:
     """
     weights = getattr(encoder, "weights", None)
     return getattr(weights, "label", None) or encoder.evaluator_label()
-
-
-class ImageNetworkSettings(SettingsWithWeights, ImageEncoderSettings):
-    """Settings of an encoder of images that runs a network on the user's weights."""
 
 
 def label(*parts: object) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hpcddm.config import trusted_submissions
 from hpcddm.errors import ConfigError
+from hpcddm.files import guarded_writes
 
 AROUND = Path(__file__).parents[2]
 """Folder that holds the package: a checkout, or site-packages."""
@@ -70,7 +71,7 @@ def find_yaml(name: str, folder: str, kind: str) -> Path:
         return path
     places = [
         find_data_folder() / folder,
-        *(place for place in [Path(folder)] if trusted_submissions.enclosing_run(place) is None),
+        *(place for place in [Path(folder)] if guarded_writes.enclosing_run(place) is None),
     ]
     valid = sorted({path.stem for place in places for path in place.glob("*.yaml")})
     raise ConfigError(f"no {kind} named '{name}'; valid names: {', '.join(valid)}, or the path of a YAML file")

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
+from hpcddm.config.job_resources import JobResources
 from hpcddm.config.sbatch_flags import SRUN, refusal_reason, sbatch_refusal_reason
 from hpcddm.config.schema import JOB_VARIABLE, CommandWord, Name, Positive, StrictModel, Word, inner_error
 from hpcddm.config.validation_errors import KeysOfSchema
@@ -78,43 +79,13 @@ SMALL = {"nodes": 1, "ranks_per_node": 1, "cpus_per_rank": 1, "gpus_per_node": 0
 """Resources of the job that continues a submission, unless the site's `stages` set them."""
 
 
-class Resources(UnitKeys):
+class Resources(JobResources, UnitKeys):
     """Resources that one unit requests; units with equal resources can share an array."""
-
-    nodes: Positive = 1
-    ranks_per_node: Positive = 1
-    cpus_per_rank: Positive = 1
-    gpus_per_node: Annotated[int, Field(ge=0)] = 0
-    memory_gb: Positive = 4
-    minutes: Positive = 60
-    zero_stage: Literal[0, 1, 2, 3] = 1
-    """ZeRO stage of DeepSpeed: 0 shards nothing, 1 optimizer states, 2 also gradients, 3 also weights."""
-    micro_batch: Positive | None = None
-    """Maximum number of images per forward pass of a rank; by default the rank's whole share of a batch."""
-    checkpoint_blocks: Annotated[int, Field(ge=0)] = 0
-    """Interval n of activation checkpointing: every n-th block recomputes its activations; 1 for all, 0 for none."""
-    compile_blocks: bool = False
-    """True to compile the blocks of a network with `torch.compile` at the start of its training."""
-    sync_every_steps: Positive = 16
-    """Maximum number of steps between two agreements of the ranks on stops and saves; fewer if steps are slow."""
-
-    @model_validator(mode="after")
-    def _can_compile(self) -> "Resources":
-        if self.compile_blocks and self.zero_stage == 3:
-            raise inner_error(
-                "compile_blocks: true needs zero_stage: 0, 1 or 2; in 3 weights come and go within a block"
-            )
-        return self
-
-    @property
-    def ranks(self) -> int:
-        """World size of the unit."""
-        return self.nodes * self.ranks_per_node
 
     @property
     def for_job(self) -> dict[str, int | bool | None]:
         """Values that a job reads, without the keys that only its submission uses."""
-        return self.model_dump(exclude=set(UnitKeys.model_fields))
+        return self.model_dump(include=set(JobResources.model_fields))
 
 
 def _unit_keys(changes: Any) -> Any:

@@ -6,10 +6,38 @@ from typing import Any, ClassVar, Literal
 from pydantic import field_validator
 from pydantic_core import PydanticCustomError
 
-from hpcddm.config.autoencoders import AutoencoderSettings
-from hpcddm.config.data_shapes import Shape
+from hpcddm.config.data_shapes import ImageShape, Shape
 from hpcddm.config.schema import VariantSettings, settings_to_hash
 from hpcddm.config.training import Training
+
+
+class AutoencoderSettings(VariantSettings):
+    """Settings of an autoencoder from images to latents and back."""
+
+    package: ClassVar[str] = "encoders/autoencoder"
+    is_trained: ClassVar[bool] = False
+    """True for one that the run trains, on its own images."""
+    moments: ClassVar[int] = 2
+    """Number of maps per image: 2, mean and log-variance, or 1, the latents themselves."""
+
+    @abstractmethod
+    def shape(self, channels: int, image_size: int) -> Shape:
+        """Return the shape of the latents of images of so many channels and pixels a side.
+
+        Raises ValueError for images that it cannot encode.
+        """
+
+
+class TrainedAutoencoderSettings(AutoencoderSettings):
+    """Settings of an autoencoder that the run trains."""
+
+    package: ClassVar[str] = "encoders/autoencoder"
+    is_trained: ClassVar[bool] = True
+
+    @abstractmethod
+    def parameters(self, images: ImageShape) -> int:
+        """Count the parameters of its network."""
+
 
 Measured = Literal["measured"]
 FLIP, SHARDS = "flip", "shards"

@@ -1,5 +1,6 @@
 """Settings of trainings and of single experts, in an experiment's YAML."""
 
+import math
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -55,6 +56,29 @@ class Training(StrictModel):
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 5.0
     """Minutes between two training states."""
     log_every_images: Positive = 1024
+
+    def rate_at(self, images_seen: int) -> float:
+        """Return the learning rate of a step: it rises linearly from 0 over `warmup_images`, then follows `schedule`.
+
+        Cosine: arXiv 1608.03983, eq. 5, without restarts; inverse root: the decay of EDM2, arXiv 2312.02696.
+
+        Args:
+            images_seen: Images of all ranks, including those of the step, so that no step is made at 0.
+        """
+        factor = min(1.0, images_seen / self.warmup_images) if self.warmup_images else 1.0
+        return self.learning_rate * factor * self._decayed(images_seen)
+
+    def _decayed(self, images_seen: int) -> float:
+        """Return the share of the rate that the schedule leaves after so many images."""
+        if self.schedule == "constant":
+            return 1.0
+        if self.schedule == "inverse_root":
+            reference = self.decay_images or self.warmup_images
+            return math.sqrt(reference / max(images_seen, reference))
+        end = self.decay_images or self.images
+        done = min(max(images_seen - self.warmup_images, 0) / (end - self.warmup_images), 1.0)
+        left = 1 - done if self.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
+        return self.final_rate_share + (1 - self.final_rate_share) * left
 
     @property
     def decays_by_images(self) -> bool:

@@ -26,8 +26,6 @@ from hpcddm.files.checked_reads import Unreadable
 
 SUBMITTED_VARIABLE = "HPCDDM_SUBMITTED"
 """Environment variable of a job: the digests of the site and of the template's parts that it was submitted with."""
-EXPERIMENT_FILE, SWEEP_FILE = MARKER_FILES = ("experiment.json", "sweep.json")
-"""Files that mark the folder of a run, and of a sweep."""
 SECRET, SECRET_BYTES = "secret", 32
 """File with random bytes that only this user can read."""
 
@@ -37,24 +35,12 @@ _taken: set[Path] = set()
 """Files below the working directory that this process took as the user's."""
 
 
-def enclosing_run(place: Path) -> Path | None:
-    """Return the innermost run or sweep that a file or a folder is in, or is; None where it is in none.
-
-    Both count: where it is, and where the links on the way to it lead.
-    """
-    for way in dict.fromkeys(_ways(place)):
-        for folder in (way, *way.parents):
-            if any(os.path.lexists(folder / mark) for mark in MARKER_FILES):
-                return Path(os.path.realpath(folder))
-    return None
-
-
 def belongs_to_user(path: Path) -> bool:
     """Tell if a file that was looked for below the working directory is the user's; print the one that is passed over.
 
     One inside a run is the user's where this user submitted this run with it.
     """
-    run, place = enclosing_run(path), Path(os.path.abspath(path))
+    run, place = guarded_writes.enclosing_run(path), Path(os.path.abspath(path))
     with suppress(OSError):
         if run is None or is_known(run, _content(place)):
             _taken.add(place)
@@ -69,7 +55,9 @@ def remember(run: Path | None, value: Mapping[str, Any]) -> None:
     The same goes for the files inside the run's folder that were taken as the user's, because this was no run yet.
     """
     root, folder = run and Path(os.path.realpath(run)), _folder()
-    places = [place for place in _taken if root and any(way.is_relative_to(root) for way in _ways(place))]
+    places = [
+        place for place in _taken if root and any(way.is_relative_to(root) for way in guarded_writes.ways_to(place))
+    ]
     with suppress(OSError):
         if _made(folder):
             for one in (value, *map(_content, places)):
@@ -160,10 +148,6 @@ def distrust_reason(run: Path) -> str:
     )
 
 
-def _ways(place: Path) -> tuple[Path, Path]:
-    return Path(os.path.abspath(place)), Path(os.path.realpath(place))
-
-
 def _content(path: Path) -> dict[str, str]:
     return {"file": str(path), "sha256": atomic.sha256(path)}
 
@@ -186,7 +170,7 @@ def _made(folder: Path) -> bool:
 
 def _is_usable(folder: Path) -> bool:
     """Tell if the folder of digests is outside of all runs: a run could bring its own digests."""
-    return folder.is_absolute() and enclosing_run(folder) is None
+    return folder.is_absolute() and guarded_writes.enclosing_run(folder) is None
 
 
 @cache

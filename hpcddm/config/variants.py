@@ -7,6 +7,8 @@ this class mentions.
 """
 
 import ast
+import importlib
+import os
 from abc import ABC
 from collections.abc import Iterator
 from functools import cache
@@ -14,8 +16,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from hpcddm.config import variant_files
 from hpcddm.errors import ConfigError
+from hpcddm.files import guarded_writes
+
+PACKAGE_ROOT = Path(__file__).parents[1]
+VARIANTS_VARIABLE = "HPCDDM_VARIANTS"
+"""Environment variable that names the user's folder."""
 
 
 class VariantIdentity(Protocol):
@@ -30,6 +36,7 @@ class VariantIdentity(Protocol):
     def __iter__(self) -> Iterator[tuple[str, Any]]: ...
 
 
+C = TypeVar("C")
 S = TypeVar("S", covariant=True)
 B = TypeVar("B", bound=VariantIdentity)
 V = TypeVar("V", bound="Variant[Any]")
@@ -76,7 +83,7 @@ def implementation(base: type[V], package: str, name: str) -> type[V]:
 
 @cache
 def _implementation(base: type[V], module: ModuleType) -> type[V]:
-    derived = variant_files.classes_defined_in(module, base)
+    derived = classes_defined_in(module, base)
     if len(derived) != 1:
         raise ConfigError(f"{module.__file__}: has {len(derived)} classes derived from {base.__name__}, needs one")
     missing = sorted(getattr(derived[0], "__abstractmethods__", ()))
@@ -96,7 +103,7 @@ def import_variant(package: str, name: str) -> ModuleType:
         ConfigError: No variant has this name; the message lists the valid names.
     """
     variant_file(package, name)
-    return variant_files.import_file(package, name)
+    return import_file(package, name)
 
 
 @cache
@@ -111,7 +118,7 @@ def list_variants(package: str, base: type[VariantIdentity] | None = None) -> tu
         >>> "uniform" in list_variants("data/orders")
         True
     """
-    variants = tuple(file.stem for file in variant_files.list_files(package) if _settings_names(file))
+    variants = tuple(file.stem for file in list_files(package) if _settings_names(file))
     if base is None:
         return variants
     return tuple(name for name in variants if issubclass(settings_class(package, name), base))
@@ -153,7 +160,7 @@ def settings_class(package: str, name: str) -> type[Any]:
     file = variant_file(package, name)
     class_name = _settings_name(file)
     module = ast.Module(body=_needed_for(class_name, ast.parse(file.read_text())), type_ignores=[])
-    namespace: dict[str, Any] = {"__name__": f"{variant_files.dotted(package)}.{name}"}
+    namespace: dict[str, Any] = {"__name__": f"{dotted(package)}.{name}"}
     exec(compile(module, str(file), "exec"), namespace)
     settings: type[Any] = namespace[class_name]
     return settings
@@ -171,7 +178,7 @@ def variant_file(package: str, name: str) -> Path:
     """
     if name not in list_variants(package):
         raise ConfigError(f"unknown name '{name}'; valid names: {', '.join(list_variants(package))}")
-    return next(file for file in variant_files.list_files(package) if file.stem == name)
+    return next(file for file in list_files(package) if file.stem == name)
 
 
 @cache
@@ -208,3 +215,97 @@ def _bound(statement: ast.stmt) -> Iterator[str]:
         for node in ast.walk(statement):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 yield node.id
+
+
+def list_files(package: str) -> list[Path]:
+    """List the Python files of a package, such as 'sampling/solvers', by name: the package's and the user's own."""
+    listed = sorted((PACKAGE_ROOT / package).glob("*.py"))
+    return listed + [user_files()[place] for place in user_files() if Path(place).parent == Path(package)]
+
+
+def list_subpackages(package: str) -> list[str]:
+    """List the package's folders inside a package, such as 'stages/training'."""
+    return [f"{package}/{path.parent.name}" for path in sorted((PACKAGE_ROOT / package).glob("*/__init__.py"))]
+
+
+def import_from_subpackages(package: str, name: str) -> ModuleType:
+    """Import the file of this name from a package, or from one of its folders; raises `ConfigError` without one."""
+    for place in (package, *list_subpackages(package)):
+        if any(file.stem == name for file in list_files(place)):
+            return import_file(place, name)
+    raise ConfigError(f"neither the package nor {VARIANTS_VARIABLE} has a file {package}/.../{name}.py")
+
+
+def import_file(package_path: str, name: str) -> ModuleType:
+    """Import a file of a package, the user's own under the name that it would have in the package."""
+    package = importlib.import_module(dotted(package_path))
+    folder = user_folder()
+    if folder is not None and str(folder / package_path) not in package.__path__:
+        package.__path__.append(str(folder / package_path))
+    return importlib.import_module(f"{dotted(package_path)}.{name}")
+
+
+def classes_defined_in(module: ModuleType, base: type[C]) -> list[type[C]]:
+    """List the classes that a file itself defines and that derive from `base`."""
+    classes = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, base)]
+    return [item for item in classes if item is not base and item.__module__ == module.__name__]
+
+
+def user_folder() -> Path | None:
+    """Return the user's folder; None without one. Raises `ConfigError` if it does not exist or is inside a run."""
+    named = os.environ.get(VARIANTS_VARIABLE)
+    if not named:
+        return None
+    folder = Path(named).resolve()
+    if not folder.is_dir():
+        raise ConfigError(f"{VARIANTS_VARIABLE}: {folder} is not a folder")
+    run = guarded_writes.enclosing_run(Path(named))
+    if run:
+        raise ConfigError(
+            f"{VARIANTS_VARIABLE}: {folder} is inside the run {run}, where others may have written it;"
+            " keep it outside of runs"
+        )
+    return folder
+
+
+def user_files() -> dict[str, Path]:
+    """Return the user's own files by their place in the package, such as 'sampling/solvers/mine.py'.
+
+    Raises `ConfigError` naming the file when its folder is not one of the package, has the name of one of the
+    package's, or is a stage that would not be found or would be found twice.
+    """
+    return _own_files(user_folder())
+
+
+@cache
+def _own_files(folder: Path | None) -> dict[str, Path]:
+    if folder is None:
+        return {}
+    places = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*.py"))}
+    for place, path in places.items():
+        if not (PACKAGE_ROOT / place).parent.joinpath("__init__.py").is_file() or "/" not in place:
+            raise ConfigError(f"{VARIANTS_VARIABLE}: {path}: hpcddm has no package {Path(place).parent}/")
+        if (PACKAGE_ROOT / place).exists():
+            raise ConfigError(
+                f"{VARIANTS_VARIABLE}: {path}: the package has a file of this name, too; take another one"
+            )
+    _require_findable_stages(places)
+    return places
+
+
+def _require_findable_stages(places: dict[str, Path]) -> None:
+    """Refuse a user's stage outside stages/GROUP/, or with the name of another stage."""
+    names = {path.stem: str(path.relative_to(PACKAGE_ROOT)) for path in (PACKAGE_ROOT / "stages").rglob("*.py")}
+    for place, path in places.items():
+        package, *groups, _ = Path(place).parts
+        if package == "pipeline" or (package == "stages" and not groups):
+            raise ConfigError(
+                f"{VARIANTS_VARIABLE}: {path}: a stage needs stages/GROUP/NAME.py and stages/GROUP/NAME_job.py"
+            )
+        if package == "stages" and names.setdefault(path.stem, place) != place:
+            raise ConfigError(f"{VARIANTS_VARIABLE}: {path}: {names[path.stem]} has this name, too; take another one")
+
+
+def dotted(package: str) -> str:
+    """Return the name by which Python imports a package, whose path is relative to `hpcddm/`."""
+    return f"hpcddm.{package.replace('/', '.')}"

@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from hpcddm.config import pretrained
+from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.schema import PathSetting, StrictModel, VariantSettings
 from hpcddm.errors import UserError
 from hpcddm.files import atomic
@@ -127,6 +128,10 @@ class SettingsWithWeights(VariantSettings):
 
     def check_config(self, config: ForeignJson) -> None:
         """Raise ValueError where the JSON of the weights describes another network than these settings do."""
+
+
+class ImageNetworkSettings(SettingsWithWeights, ImageEncoderSettings):
+    """Settings of an encoder of images that runs a network on the user's weights."""
 
 
 def list_files(settings: SettingsWithWeights) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 from hpcddm.data.columns import Column, Numbers, RaggedColumn, TextColumn, count_values
 from hpcddm.data.sample_file import FILE_DEFAULTS, SampleFile
 from hpcddm.errors import UserError
-from hpcddm.files import atomic, checked_reads
+from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import Unreadable
 
 N = TypeVar("N", bound=Numbers)
@@ -287,15 +287,15 @@ def read_catalog(file: Path, split: str, root: Path, folders: Folders | None = N
         raise UserError(f"{file}: {reason}; remove {file.parent}/manifest.json and submit again") from None
 
 
-def write_catalog(path: Path, entries: dict[str, SplitEntry]) -> None:
-    """Write the catalog of all splits as JSON."""
+def catalog_as_json(entries: dict[str, SplitEntry]) -> dict[str, Any]:
+    """Return the catalog of all splits as it is written to a file."""
     values = {split: asdict(entry) for split, entry in entries.items()}
     for tar in (tar for entry in values.values() for tar in entry["tars"]):
         # A catalog of plain tars has the same bytes, and digest, whatever kinds of files there are besides.
         for name in ("collection", "column"):
             if tar[name] == FILE_DEFAULTS[name]:
                 del tar[name]
-    atomic.write_json(path, values)
+    return values
 
 
 def split_into_blocks(numbers: N, size: int = SAMPLES_AT_ONCE) -> Iterator[N]:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Integer
 from PIL import Image
 
-from hpcddm.data.catalog import Catalog, CatalogPart, SplitEntry, read_catalog, split_into_blocks, write_catalog
+from hpcddm.data.catalog import Catalog, CatalogPart, SplitEntry, catalog_as_json, read_catalog, split_into_blocks
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.exif import remove_exif
 from hpcddm.data.image_decoding import ImageError
@@ -70,7 +70,7 @@ def write_copy(
     )
     _remove_others(folder, copy.files)
     # Last, so that a copy with a catalog is complete.
-    write_catalog(folder / CATALOG_FILE, {TRAIN: entry})
+    atomic.write_json(folder / CATALOG_FILE, catalog_as_json({TRAIN: entry}))
     return copy
 
 

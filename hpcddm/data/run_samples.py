@@ -1,4 +1,4 @@
-"""Samples of a run for its stages: readers, lists, orders and the evaluation set, by sample number."""
+"""Samples of a run for its stages: readers, lists and orders, by sample number."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +15,6 @@ from hpcddm.config.data_variants import AugmentationSettings, OrderSettings
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import validate
 from hpcddm.config.training import Expert
-from hpcddm.data import evaluation_set
 from hpcddm.data.augmentations.base import source_side
 from hpcddm.data.catalog import Catalog, Folders, read_catalog, split_into_blocks
 from hpcddm.data.columns import Column
@@ -24,15 +23,14 @@ from hpcddm.data.loader import Loader
 from hpcddm.data.orders.base import EpochOrder, ListOrder, RoundRobin
 from hpcddm.data.reader import CatalogReader
 from hpcddm.data.readings.base import Reading
-from hpcddm.exchange.contract import PROBE_SAMPLES
 from hpcddm.files.checked_reads import read_required_json
 from hpcddm.jobs.unit import Unit
 from hpcddm.randomness import keyed
 from hpcddm.randomness.streams import CLUSTER_ORDER, EXAMPLE_IMAGES, PROBE_IMAGES
 from hpcddm.runs.files import CATALOG_FILE, CLUSTERS, FEATURES, LATENTS, list_file, list_name, training_file
-from hpcddm.runs.ranges import HELDOUT, TRAIN, split_of
+from hpcddm.runs.ranges import PROBE_SAMPLES, TRAIN, split_of
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.stored_results import class_names, list_results
+from hpcddm.runs.stored_results import list_results
 from hpcddm.runs.unit_keys import CATALOG, EXPERT_LISTS, list_key
 
 NUMBERS, CLUSTER, FEATURE = "numbers", "cluster", "features"
@@ -243,58 +241,6 @@ def balanced_order(
     return RoundRobin([list_order(experiment, part, numbers) for part, numbers in present])
 
 
-def evaluation_samples(unit: Unit, experiment: Experiment, split: str = HELDOUT) -> Int64[np.ndarray, " n"]:
-    """Return the numbers of the samples that the evaluation uses, in its order from place 0 on."""
-    names = class_names(experiment, unit.inputs)
-    return choose_evaluation_samples(open_unit_catalog(unit, split), experiment, names, split)
-
-
-def condition_samples(unit: Unit, experiment: Experiment) -> Int64[np.ndarray, " n"]:
-    """Return the numbers of the held-out images whose conditions the samples have, from sample 0 on."""
-    names = class_names(experiment, unit.inputs)
-    return choose_condition_samples(open_unit_catalog(unit, HELDOUT), experiment, names)
-
-
 def read_labels(experiment: Experiment, reader: CatalogReader, numbers: Int64[np.ndarray, " n"]) -> np.ndarray:
     """Read the classes of some samples, (N,) int64; empty where the images have no classes."""
     return NO_LABELS if experiment.data.num_classes is None else reader.labels(numbers).numpy()
-
-
-def choose_evaluation_samples(
-    split_catalog: Catalog, experiment: Experiment, names: Sequence[str], split: str = HELDOUT
-) -> Int64[np.ndarray, " n"]:
-    """Choose the samples of a split that the evaluation uses, balanced over the classes if there are any.
-
-    Args:
-        split_catalog: Catalog of the split.
-        experiment: Experiment of the run.
-        names: Names of the classes; empty without classes.
-        split: Name of the split.
-
-    Returns:
-        Numbers of the samples from place 0 on, also of the places before `evaluate.first_sample`.
-
-    Raises:
-        UserError: The split has too few samples.
-    """
-    count = experiment.evaluate.first_sample + experiment.evaluate.images
-    if experiment.data.num_classes is None:
-        return evaluation_set.choose_random(len(split_catalog), count, split)
-    return evaluation_set.choose_balanced(split_catalog.column("label"), names, count, split)
-
-
-def choose_condition_samples(heldout: Catalog, experiment: Experiment, names: Sequence[str]) -> Int64[np.ndarray, " n"]:
-    """Choose the held-out images whose conditions the samples have, by `evaluate.labels`.
-
-    Args:
-        heldout: Catalog of the held-out images.
-        experiment: Experiment of the run.
-        names: Names of the classes; empty without classes.
-
-    Returns:
-        Numbers of the images from sample 0 on: those of the evaluation set itself, or of classes drawn at random.
-    """
-    chosen = choose_evaluation_samples(heldout, experiment, names)
-    if experiment.evaluate.labels == "balanced":
-        return chosen
-    return chosen[evaluation_set.random_classes(len(chosen), len(names), experiment.seed)]

@@ -2,9 +2,9 @@
 
 from typing import Any, ClassVar
 
-from hpcddm.config.autoencoders import AutoencoderSettings
 from hpcddm.config.data_shapes import Shape
 from hpcddm.config.schema import Positive
+from hpcddm.config.spaces import AutoencoderSettings
 from hpcddm.config.weights import SettingsWithWeights, WeightsLayout
 from hpcddm.encoders.weights_layouts import DIFFUSERS
 from hpcddm.files.foreign_json import ForeignJson

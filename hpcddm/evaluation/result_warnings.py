@@ -7,7 +7,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.evaluation.metrics import all_metrics, short_key
 from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.runs.unit_keys import expert_key, expert_keys
-from hpcddm.runs.unit_training import unit_training
+from hpcddm.runs.unit_training import resolve_training
 
 if TYPE_CHECKING:
     from hpcddm.evaluation.training_costs import TrainingCost
@@ -41,7 +41,7 @@ def few_images_warning(experiment: Experiment) -> str | None:
 
     Experts that start from weights need fewer images; this does not apply to them.
     """
-    images = min(unit_training(experiment, key).images for key in expert_keys(experiment))
+    images = min(resolve_training(experiment, key).settings.images for key in expert_keys(experiment))
     if experiment.cluster.experts == 1 or images > NO_GAIN_IMAGES or experiment.experts.init_from is not None:
         return None
     return (

@@ -19,7 +19,7 @@ from hpcddm.randomness import keyed
 from hpcddm.randomness.streams import ROUTER_IMAGES, ROUTER_NOISE
 from hpcddm.runs.run_dir import Locate
 from hpcddm.runs.unit_keys import ROUTER
-from hpcddm.training.divergence import diverged_error, varies
+from hpcddm.training.meters import diverged_error, varies
 
 NOISE_LEVELS = tuple((level + 0.5) / 10 for level in range(10))
 MEASURED_IMAGES = 2000

@@ -4,7 +4,7 @@ A unit may come from another site, and so do the numbers in its manifest: what a
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
@@ -15,7 +15,7 @@ from hpcddm.runs.initial_weights import init_request
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.stored_results import list_results, split_results
-from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_keys
 from hpcddm.sampling import router_samples
 from hpcddm.training import flops_budget
 
@@ -40,25 +40,16 @@ class TrainingCost:
 
 def training_costs(experiment: Experiment, inputs: Mapping[str, Manifest]) -> dict[str, TrainingCost]:
     """Compute what every trained unit among the inputs has spent, by its key."""
-    experts = [number for number in range(experiment.cluster.experts) if expert_key(number) in inputs]
-    flops = flops_budget.flops_of_experts(experiment, (*experts, None), flops_budget.train_flops)
     lists = [list_results(inputs, number) for number in range(experiment.cluster.experts)]
     by_key = {
-        expert_key(number): TrainingCost(
-            images := _images(experiment, expert_key(number)),
-            images * own,
-            lists[number]["samples"],
-            lists[number].get("other_clusters", 0),
-        )
-        for number, own in zip(experts, flops, strict=False)
+        key: replace(_cost(experiment, key), samples=own["samples"], other_clusters=own.get("other_clusters", 0))
+        for key, own in zip(expert_keys(experiment), lists, strict=True)
+        if key in inputs
     }
     if MONOLITH in inputs:
-        images = _images(experiment, MONOLITH)
-        by_key[MONOLITH] = TrainingCost(images, images * flops[-1], split_results(inputs, TRAIN)["samples"])
+        by_key[MONOLITH] = replace(_cost(experiment, MONOLITH), samples=split_results(inputs, TRAIN)["samples"])
     if STUDENT in inputs:
-        images = _images(experiment, STUDENT)
-        teachers = round(flops_budget.teacher_flops(experiment, inputs))
-        by_key[STUDENT] = TrainingCost(images, images * (flops[-1] + teachers))
+        by_key[STUDENT] = _cost(experiment, STUDENT, round(flops_budget.teacher_flops(experiment, inputs)))
     if ROUTER in inputs:
         by_key[ROUTER] = _of_router(experiment, inputs, [own["samples"] for own in lists])
     return by_key
@@ -68,19 +59,20 @@ def _of_router(experiment: Experiment, inputs: Mapping[str, Manifest], sizes: li
     samples = experiment.router.samples
     if experiment.router.training is None:
         return TrainingCost(split_results(inputs, TRAIN)["samples"], 0)
-    images = _images(experiment, ROUTER)
-    fitted = flops_budget.router_train_flops(experiment) * images
+    fitted = _cost(experiment, ROUTER)
     if samples is None:
-        return TrainingCost(images, fitted)
+        return fitted
     drawn = router_samples.shares(sizes, samples.images * len(sizes)).tolist()
-    return TrainingCost(images, fitted + flops_budget.router_samples_flops(experiment, drawn))
+    drawing = flops_budget.router_samples_flops(experiment, drawn)
+    return replace(fitted, train_flops=fitted.train_flops + drawing)
 
 
-def _images(experiment: Experiment, key: str) -> int:
-    """Return the images of a unit's training at the weights that are evaluated."""
+def _cost(experiment: Experiment, key: str, teacher_flops: int = 0) -> TrainingCost:
+    """Return the images and FLOPs of a unit's training at the weights that are evaluated."""
     number = weights_files.snapshot_number(experiment, key, weights_files.selected_weights(experiment))
     training = flops_budget.training_of(experiment, key)
-    return training.images if number is None else training.by_experiment_number[number]
+    images = training.settings.images if number is None else training.settings.by_experiment_number[number]
+    return TrainingCost(images, images * (training.flops_per_image + teacher_flops))
 
 
 def collect_initial_weights(

@@ -18,16 +18,13 @@ from hpcddm.exchange import signed_folder, ssh_keys
 from hpcddm.exchange.signed_folder import FileName, ListedFile, Sha256
 from hpcddm.exchange.signing import CONTRACT
 from hpcddm.exchange.site_identity import SiteName
-from hpcddm.exchange.ssh_keys import PublicKey
-from hpcddm.exchange.ssh_wire import Malformed
+from hpcddm.exchange.ssh_keys import Malformed, PublicKey
 from hpcddm.files import checked_reads
 from hpcddm.files.atomic import digest
 from hpcddm.files.tensor_file import TensorSpec
 
 FILE = "contract.json"
 PARTITION, PROBE = "partition.safetensors", "probe.safetensors"
-PROBE_SAMPLES = 64
-"""Held-out images of every cluster in the probe, at most."""
 MAX_BYTES = checked_reads.MANIFEST_BYTES
 """Largest size of `contract.json`."""
 MAX_FILE_BYTES = 64 << 30

@@ -20,8 +20,7 @@ from pydantic import Field, StringConstraints
 from hpcddm.errors import UserError, require
 from hpcddm.errors.printing import ascii_only, printable, warn
 from hpcddm.exchange import signing, strict_json
-from hpcddm.exchange.ssh_keys import PublicKey
-from hpcddm.exchange.ssh_wire import Malformed
+from hpcddm.exchange.ssh_keys import Malformed, PublicKey
 from hpcddm.files import atomic, checked_reads
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.files.junk import is_junk

@@ -18,8 +18,7 @@ from hpcddm.errors import UserError
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import quoted
 from hpcddm.exchange import ssh_keys, sshsig
-from hpcddm.exchange.ssh_keys import MAX_KEY_BYTES, PublicKey
-from hpcddm.exchange.ssh_wire import Malformed
+from hpcddm.exchange.ssh_keys import MAX_KEY_BYTES, Malformed, PublicKey
 from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import Unreadable
 

@@ -7,8 +7,7 @@ import re
 import struct
 from typing import NamedTuple
 
-from hpcddm.exchange.ssh_keys import KIND, PublicKey, parse_blob
-from hpcddm.exchange.ssh_wire import Malformed, read_strings, write_strings
+from hpcddm.exchange.ssh_keys import KIND, Malformed, PublicKey, parse_blob, read_strings, write_strings
 
 MAGIC, VERSION = b"SSHSIG", 1
 BEGIN, END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"

@@ -15,6 +15,8 @@ from pathlib import Path
 from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import Unreadable
 
+EXPERIMENT_FILE, SWEEP_FILE = MARKER_FILES = ("experiment.json", "sweep.json")
+"""Files that mark the folder of a run, and of a sweep."""
 RENAME_EXCHANGE = 2
 """Flag of renameat2(2)."""
 _guarded: set[Path] = set()
@@ -23,6 +25,23 @@ _guarded: set[Path] = set()
 def guard(root: Path) -> None:
     """Let this process follow no link below a run's folder where it writes; the folder's own way may have links."""
     _guarded.update((Path(os.path.abspath(root)), root.resolve()))
+
+
+def enclosing_run(place: Path) -> Path | None:
+    """Return the innermost run or sweep that a file or a folder is in, or is; None where it is in none.
+
+    Both count: where it is, and where the links on the way to it lead.
+    """
+    for way in dict.fromkeys(ways_to(place)):
+        for folder in (way, *way.parents):
+            if any(os.path.lexists(folder / mark) for mark in MARKER_FILES):
+                return Path(os.path.realpath(folder))
+    return None
+
+
+def ways_to(place: Path) -> tuple[Path, Path]:
+    """Return where a file or a folder is, and where the links on the way to it lead."""
+    return Path(os.path.abspath(place)), Path(os.path.realpath(place))
 
 
 @contextmanager

@@ -1,12 +1,18 @@
 """Reading of tensors from files into memory allocated for the network; sizes in the file are never trusted."""
 
+import os
+import re
+import stat
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from hpcddm.errors import UserError, require
+from hpcddm.files import atomic
 from hpcddm.files.tensor_file import TensorFile, TensorSpec
 
 DTYPE_NAMES = {
@@ -130,3 +136,23 @@ def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
 def _memory(values: Tensor) -> memoryview:
     """Return the memory of a contiguous tensor on the host as writable bytes."""
     return values.detach().view(-1).view(torch.uint8).numpy().data
+
+
+def save_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write tensors to a safetensors file that others may read as far as the umask says.
+
+    safetensors makes its files for their owner alone: in a folder of a group nobody else could go on with them.
+    Raises `OSError` where the disk does not take it.
+    """
+    try:
+        save_file(tensors, path, metadata)
+    except SafetensorError as error:
+        # safetensors gives the number of a file system's error only in its message.
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
+    probe = path.with_name(f".{atomic.unique_suffix()}")
+    probe.touch()
+    path.chmod(stat.S_IMODE(probe.stat().st_mode))
+    probe.unlink()

@@ -8,10 +8,19 @@ from typing import Any
 from hpcddm.errors.printing import printable
 from hpcddm.files import checked_reads, nfs_reads
 from hpcddm.files.checked_reads import Unreadable
-from hpcddm.jobs.attempt import BEGUN, ENDED, OWNER, VERDICT, list_attempts
+from hpcddm.jobs.attempt import (
+    BEGUN,
+    ENDED,
+    OWNER,
+    VERDICT,
+    AttemptEnd,
+    AttemptStart,
+    Owner,
+    VerdictRecord,
+    list_attempts,
+)
 from hpcddm.jobs.failure_cause import find_cause
 from hpcddm.jobs.outcome import Outcome, outcome_of
-from hpcddm.jobs.record_types import AttemptEnd, AttemptStart, Owner, VerdictRecord
 from hpcddm.runs import heartbeat
 from hpcddm.runs.heartbeat import Heartbeat
 from hpcddm.runs.job import JobId

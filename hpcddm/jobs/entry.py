@@ -13,10 +13,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from hpcddm.config import paths, variant_files
+from hpcddm.config import paths, variants
 from hpcddm.config.experiment import Experiment
+from hpcddm.config.job_resources import JobResources
 from hpcddm.config.schema import validate
-from hpcddm.config.site import Resources
 from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 from hpcddm.files import guarded_writes, nfs_reads
@@ -30,12 +30,13 @@ from hpcddm.jobs.unit import Result, Unit
 from hpcddm.jobs.unit_inputs import InputsNotReady, wait_for_inputs
 from hpcddm.runs import group_permissions, provenance, training_states
 from hpcddm.runs import manifest as manifests
+from hpcddm.runs.contracts import require_agreed_inputs, run_contract
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.lease import HeldElsewhere, lease
 from hpcddm.runs.links import require_no_links
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.run_dir import RunDir, set_aside
-from hpcddm.runs.state_seals import output_seal
+from hpcddm.runs.state_seals import output_seal, state_seal
 
 LEAVING_SECONDS = 90
 """Seconds that a new attempt waits for the previous attempt, which may still be saving."""
@@ -191,17 +192,18 @@ def _make(spec: Spec, run: RunDir, ranks: job_environment.Ranks, attempt: Attemp
     expected = spec.expected(inputs)
     if _is_already_complete(folder, expected):
         return Outcome.ALREADY_COMPLETE
+    require_agreed_inputs(run_contract(run), spec.key, expected.inputs)
     require_no_links(run, spec.key)
     guarded_writes.make_folder(folder)
     heartbeat = HeartbeatWriter(attempt.folder, ranks.owner, attempt.number, socket.gethostname())
     unit = Unit(
         *(spec.key, run, ranks, attempt, heartbeat, stop, inputs, expected.trajectory),
-        input_digests=expected.inputs,
         network_interface=spec.network_interface,
         watchdog_minutes=spec.watchdog_minutes,
         gpus=max(resources.gpus_per_node, job_environment.gpus_on_node()),
         resources=resources,
         data_threads=job_environment.data_threads(spec.threads),
+        seal=partial(state_seal, run, spec.key),
     )
     if ranks.rank > 0:
         _call_stage(spec, unit)
@@ -221,10 +223,10 @@ def _make(spec: Spec, run: RunDir, ranks: job_environment.Ranks, attempt: Attemp
     return Outcome.COMPLETE
 
 
-def _resources(spec: Spec, run: RunDir) -> Resources:
+def _resources(spec: Spec, run: RunDir) -> JobResources:
     """Return the resources in a spec; raises `UserError` if they are invalid."""
     try:
-        return validate(Resources, spec.resources, f"{run.spec(spec.key)}: resources")
+        return validate(JobResources, spec.resources, f"{run.spec(spec.key)}: resources")
     except ConfigError as error:
         raise UserError(f"{error}; submit the run again") from None
 
@@ -274,7 +276,7 @@ def _close_states(spec: Spec, unit: Unit) -> None:
 
 
 def _call_stage(spec: Spec, unit: Unit) -> Result:
-    stage = variant_files.import_from_subpackages("stages", f"{spec.stage}_job")
+    stage = variants.import_from_subpackages("stages", f"{spec.stage}_job")
     return stage.run(paths.make_absolute(Experiment.model_validate(spec.experiment), unit.run.root), unit)
 
 

@@ -15,13 +15,14 @@ from hpcddm.jobs.attempt import (
     RENDEZVOUS_SECONDS,
     RESERVE,
     Attempt,
+    AttemptEnd,
+    Owner,
     list_attempts,
     polls,
     read_attempt_file,
 )
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.outcome import Outcome
-from hpcddm.jobs.record_types import AttemptEnd, Owner
 from hpcddm.runs import provenance
 
 RESERVED_BYTES = 65536

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from hpcddm.errors import UserError, exit_codes
+from hpcddm.errors import ExitCode, UserError
 
 LAUNCHER_VARIABLE = "HPCDDM_LAUNCHER_PID"
 """Variable set by the launcher for this machine: its process id; units save and exit when that process ends."""
@@ -23,7 +23,7 @@ POLL_SECONDS = 2.0
 """Minimum seconds between two checks of conditions that come without a signal."""
 WAITING_SECONDS = 3
 """Seconds for which a process keeps waiting for other ranks after its flag is set."""
-EXIT_CODE = exit_codes.HELD_OR_ABANDONED
+EXIT_CODE = ExitCode.HELD_OR_ABANDONED
 """Exit code of a rank that abandoned such a wait; it is not 0, so that srun also ends the ranks that wait for it."""
 
 

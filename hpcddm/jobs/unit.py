@@ -1,10 +1,10 @@
 """Unit of a stage on which a process works, as the stages see it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpcddm.config.site import Resources
+from hpcddm.config.job_resources import JobResources
 from hpcddm.jobs.attempt import Attempt
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.stopping import StopFlag, Stopped
@@ -12,6 +12,7 @@ from hpcddm.runs import training_states
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.training_states import StateSeal
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,11 @@ class Unit:
     watchdog_minutes: float = 20
     gpus: int = 0
     """Number of GPUs that the unit has on each of its nodes."""
-    resources: Resources = Resources()
+    resources: JobResources = JobResources()
     data_threads: int = 1
     """Number of threads with which a rank reads samples ahead of its training."""
-    input_digests: Mapping[str, str] = field(default_factory=dict)
-    """Digest of every input, as the unit's manifest will have it."""
+    seal: Callable[[], StateSeal | None] = lambda: None
+    """Function that returns the seal of the unit's training states; None in a run without a contract."""
 
     @property
     def name(self) -> str:

@@ -6,9 +6,9 @@ import sys
 import threading
 from collections.abc import Callable
 
-from hpcddm.errors import exit_codes
+from hpcddm.errors import ExitCode
 
-EXIT_CODE = exit_codes.WATCHDOG
+EXIT_CODE = ExitCode.WATCHDOG
 LAST_WORDS_SECONDS = 60
 TICKS = 20
 """Number of ticks of the watching thread within the time limit.

@@ -1,7 +1,7 @@
 """Decisions of `submit` before anything is submitted: which units are complete, which are missing, which start here."""
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,26 +10,25 @@ from hpcddm.config import trusted_submissions
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
-from hpcddm.errors import ConfigError
-from hpcddm.errors.printing import warn
+from hpcddm.errors import ConfigError, SchedulerUnreachable, UserError
+from hpcddm.errors.printing import echo, warn
 from hpcddm.files import atomic, checked_reads
 from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.checks.gpu_requests import check_gpus
 from hpcddm.launch.decision import Decision
-from hpcddm.launch.ending_jobs import settled_jobs
 from hpcddm.launch.redo import changed_ranges, redone_units
 from hpcddm.loading.source_check import check_source
 from hpcddm.pipeline.state import QUEUED, State
 from hpcddm.pipeline.unit_graph import STAGE_NAMES, batch_size, needed_by, plan_units
 from hpcddm.pipeline.unit_states import UnitStatus, check_stale, survey_units
-from hpcddm.runs import contracts, initial_weights
+from hpcddm.runs import contracts, initial_weights, manifest
 from hpcddm.runs.initial_weights import init_request
 from hpcddm.runs.journal import Journal, Submission
 from hpcddm.runs.links import link_at
 from hpcddm.runs.manifest import LENGTH
-from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.unit_keys import CLUSTER, LATENT_SCALE, OTHER_STAGES, list_key
+from hpcddm.runs.run_dir import RunDir, run_in_home
+from hpcddm.runs.unit_keys import CLUSTER, CONTINUATION, LATENT_SCALE, OTHER_STAGES, key_in_run, list_key
 
 RECONCILE_SECONDS = 15
 """Seconds for which a request may still reach the scheduler after the `submit` that sent it has died."""
@@ -252,3 +251,47 @@ def stored_site_keys(name: str, run: RunDir) -> dict[str, Any]:
         names = ", ".join(sorted(file.stem for file in path.parent.glob("*.json"))) or "none"
         raise ConfigError(f"{run.root}: site '{name}' was not used here; known: {names}; or name one with --site")
     return values
+
+
+LEAVING_SECONDS = 120
+"""Seconds that a submission waits for jobs that are ending; longer where jobs may take longer to save."""
+POLL_SECONDS = 2
+
+
+def settled_jobs(home: RunDir, launcher: Launcher, submissions: Sequence[Submission]) -> dict[str, Job]:
+    """Return the jobs that wait or run, by unit, after the cancelled and ending ones have left the queue.
+
+    A job that is ending and comes back, as a requeued one does, is among them.
+    Raises `SchedulerUnreachable` when the scheduler does not answer, `UserError` when a job takes too long to end.
+    """
+    newest = {unit: submission for submission in submissions for unit in submission.units}
+    seconds, began = max(LEAVING_SECONDS, launcher.site.signal_lead_seconds), None
+    while True:
+        jobs = launcher.states(list(submissions))
+        if jobs is None:
+            text = "jobs were submitted and the scheduler does not answer; try again when it does"
+            raise SchedulerUnreachable(f"{home.root}: {text}")
+        withdrawn = {unit: job for unit, job in jobs.items() if unit in newest[unit].cancelled}
+        leaving = withdrawn | {unit: job for unit, job in jobs.items() if _is_ending(unit, job, home)}
+        if not leaving:
+            return jobs
+        first = next(iter(leaving))
+        if began is None:
+            began = time.monotonic()
+            number = f"{len(leaving)} jobs that are" if len(leaving) > 1 else "a job that is"
+            echo(f"waiting for {number} ending, at most {seconds} s: {leaving[first].id} ({first}) ...")
+        if time.monotonic() - began > seconds:
+            raise UserError(
+                f"job {leaving[first].id} of {first} is still ending after {seconds} s;"
+                " repeat the command when it has left the queue"
+            )
+        # Slurm may requeue even a job that was just cancelled.
+        launcher.cancel(*(job.id for job in withdrawn.values() if job.state in QUEUED))
+        time.sleep(POLL_SECONDS)
+
+
+def _is_ending(unit: str, job: Job, home: RunDir) -> bool:
+    """Tell if a job is ending while its unit is not complete, and no job that it submitted itself follows."""
+    if job.state != State.STOPPING or job.others or unit == CONTINUATION:
+        return False
+    return manifest.read_if_usable(run_in_home(home, unit).unit(key_in_run(unit))) is None

@@ -1,7 +1,8 @@
 """Hashes of what an experiment names outside of its run: images, weights, tables, lists. A submission fills them in."""
 
-from collections.abc import Collection
-from contextlib import suppress
+import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,18 +11,20 @@ from hpcddm.config import paths, variants, weights
 from hpcddm.config.clustering import ClusteringSettings
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.image_encoders import ImageEncoderSettings
+from hpcddm.config.package_data import find_data_folder
 from hpcddm.config.schema import validate, variants_of
 from hpcddm.config.sources import SourceSettings
 from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors.next_step import LABEL, step
 from hpcddm.files import atomic
-from hpcddm.loading.missing_images import add_remedy
 from hpcddm.loading.other_run import fill_in_partition
 from hpcddm.pipeline.unit_states import has_numbered_samples
 from hpcddm.runs import initial_weights
-from hpcddm.runs.counted_weights import counted_digest, require_counted
+from hpcddm.runs.initial_weights import counted_digest, require_counted
 from hpcddm.runs.run_dir import RunDir, relative_to_run
 from hpcddm.runs.stored_experiment import stored_values
+from hpcddm.sources.downloads.idx_files import IDX_FILES
 
 EXTRACTORS = "evaluate.extractors."
 SHARDS = ("shards", "heldout_shards")
@@ -164,3 +167,33 @@ def _hash_of(path: Path, key: str) -> str:
         what, advice = UNREADABLE.get(key, ("table", "a table of the experiment names it"))
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"{path}: no {what} ({reason}); {advice}") from None
+
+
+def missing_paths(experiment: Experiment) -> list[Path]:
+    """List the files and folders of the source that are not there."""
+    source = experiment.data.source
+    named = [Path(holder[key]) for holder, key in paths.find_paths(source.model_dump(), type(source))]
+    return [path for path in named if not path.exists()]
+
+
+def images_note(name: str) -> str:
+    """Return the header's note on the images of a shipped experiment; '' for a user's experiment."""
+    file = find_data_folder() / "experiments" / f"{name}.yaml"
+    header = file.read_text() if file.is_file() else ""
+    note = re.search("^#.*? Data: (.*(\\n#   .*)*)", header, re.MULTILINE)
+    return " ".join(note[1].replace("\n#", " ").split()) if note else ""
+
+
+@contextmanager
+def add_remedy(experiment: Experiment) -> Iterator[None]:
+    """Add to an error about missing images the command that fetches them, or prints how to get them."""
+    try:
+        yield
+    except UserError as error:
+        gone = missing_paths(experiment)
+        is_fetched = any(path == one.folder for path in gone for one in IDX_FILES)
+        if not gone or not (is_fetched or images_note(experiment.name)) or LABEL in str(error):
+            raise
+        verb = "this fetches the images" if is_fetched else "this says how to get the images"
+        reason = "; ".join([*error.args, verb])
+        raise type(error)(str(step("hpcddm", "prefetch", experiment.name, reason=reason))) from None

@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 from hpcddm.config import variants
-from hpcddm.config.autoencoders import AutoencoderSettings
 from hpcddm.config.experiment import Experiment
+from hpcddm.config.spaces import AutoencoderSettings
 from hpcddm.encoders.autoencoder.base import Autoencoder, TrainedAutoencoder
 from hpcddm.models.flops import training_flops, unallocated
-from hpcddm.runs.unit_settings import trained_autoencoder
+from hpcddm.runs.unit_training import trained_autoencoder
 
 
 def build(experiment: Experiment) -> nn.Module:

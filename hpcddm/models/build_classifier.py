@@ -9,7 +9,7 @@ from hpcddm.config.spaces import SpaceSettings
 from hpcddm.diffusion.spaces.base import Space
 from hpcddm.models.base import Classifier
 from hpcddm.models.flops import training_flops, unallocated
-from hpcddm.runs.unit_settings import evaluator_settings, num_outputs
+from hpcddm.runs.unit_training import evaluator_settings, num_outputs
 
 PIXELS = SpaceSettings.model_validate({"name": "pixels"})
 

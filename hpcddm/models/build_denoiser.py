@@ -13,7 +13,6 @@ from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.config.models import DenoiserModelSettings
 from hpcddm.config.spaces import SPACE_DIGEST
-from hpcddm.config.training import Expert
 from hpcddm.diffusion.objectives.base import Objective
 from hpcddm.errors import require
 from hpcddm.errors.printing import printable
@@ -22,9 +21,10 @@ from hpcddm.files.tensor_file import TensorFile, require_floats
 from hpcddm.jobs.unit import Unit
 from hpcddm.models.base import Denoiser
 from hpcddm.runs import initial_weights
-from hpcddm.runs.initial_weights import InitRequest, init_request
+from hpcddm.runs.initial_weights import InitRequest
 from hpcddm.runs.training_states import START, StartRecord
 from hpcddm.runs.unit_keys import LATENT_SCALE
+from hpcddm.runs.unit_training import ResolvedTraining
 
 
 def build(experiment: Experiment, config: ExpertConfig) -> Denoiser[DenoiserModelSettings]:
@@ -37,10 +37,9 @@ def build(experiment: Experiment, config: ExpertConfig) -> Denoiser[DenoiserMode
     return variants.create(Denoiser, config.model, experiment.data)
 
 
-def initial_weights_loader(experiment: Experiment, unit: Unit) -> Callable[[nn.Module], None] | None:
+def initial_weights_loader(training: ResolvedTraining, unit: Unit) -> Callable[[nn.Module], None] | None:
     """Return a function that loads the initial weights of a unit into its denoiser; None for random initial weights."""
-    request = init_request(experiment, unit.key)
-    return None if request is None else partial(load_initial_weights, request=request, unit=unit)
+    return None if training.start is None else partial(load_initial_weights, request=training.start, unit=unit)
 
 
 def load_initial_weights(model: nn.Module, request: InitRequest, unit: Unit) -> None:
@@ -112,28 +111,26 @@ def read_initial_weights(file: TensorFile, names: Collection[str], digest: str) 
     return tensors.read(file, names, digest)
 
 
-def require_network(experiment: Experiment, expert: Expert | None, path: Path) -> None:
+def require_network(experiment: Experiment, config: ExpertConfig, path: Path) -> None:
     """Check that the tensors in a file of weights are the tensors of a denoiser of this experiment.
 
     Args:
         experiment: Settings of the experiment.
-        expert: Expert; None for the monolith and the student.
+        config: Settings of the expert, monolith or student.
         path: File of the weights.
 
     Raises:
         UserError: A tensor is missing or has another dtype or shape.
     """
     with torch.device("meta"):
-        network = build(experiment, experiment.expert_config(expert))
+        network = build(experiment, config)
     with tensors.open_weights(path) as file:
         file.require(tensors.tensor_specs(network.state_dict()))
 
 
-def initial_weights_record(experiment: Experiment, unit: Unit) -> dict[str, Any]:
+def initial_weights_record(training: ResolvedTraining, unit: Unit) -> dict[str, Any]:
     """Return the manifest's record of the initial weights as {"start": ...}; empty for random initial weights."""
-    if init_request(experiment, unit.key) is None:
-        return {}
-    record = checked_reads.read_mapping(unit.folder / START, StartRecord)
+    record = None if training.start is None else checked_reads.read_mapping(unit.folder / START, StartRecord)
     return {} if record is None else {"start": record}
 
 

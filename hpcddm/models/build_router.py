@@ -9,8 +9,8 @@ from hpcddm.errors import require
 from hpcddm.jobs.unit import Unit
 from hpcddm.models import build_denoiser
 from hpcddm.models.base import ComputedRouter, Router, TrainedRouter
-from hpcddm.runs import initial_weights
 from hpcddm.runs.initial_weights import InitRequest
+from hpcddm.runs.unit_training import ResolvedTraining
 
 
 def build(experiment: Experiment) -> Router[RouterModelSettings]:
@@ -31,20 +31,22 @@ def build_trainable(experiment: Experiment) -> TrainedRouter[RouterModelSettings
     return router
 
 
-def build_initialised(experiment: Experiment, unit: Unit) -> TrainedRouter[RouterModelSettings]:
+def build_initialised(
+    experiment: Experiment, training: ResolvedTraining, unit: Unit
+) -> TrainedRouter[RouterModelSettings]:
     """Build a router that is ready for training; a refit copies all parameters except the head and freezes them.
 
     Args:
         experiment: Settings of the experiment.
+        training: Training of the router.
         unit: Unit of the router.
 
     Raises:
         UserError: A tensor in the file of the other router does not fit.
     """
     router = _build_trained(experiment)
-    request = initial_weights.router_request(experiment)
-    if request is not None:
-        _copy_body(router, request, unit)
+    if training.start is not None:
+        _copy_body(router, training.start, unit)
         _freeze_body(router)
     return router
 

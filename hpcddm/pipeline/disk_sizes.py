@@ -3,6 +3,7 @@
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Training
 from hpcddm.pipeline.stage import DiskSpace
+from hpcddm.runs.unit_training import ResolvedTraining
 
 CURVE_POINT_BYTES = 560
 """Bytes of one point of a loss curve: as JSON, as TensorBoard events with the other metrics, and as a line of a log."""
@@ -35,18 +36,18 @@ def state_bytes(parameters: int, training: Training) -> int:
     return parameters * (4 + 8 + 4 * training.num_averages)
 
 
-def training_space(parameters: int, training: Training, ranks: int) -> DiskSpace:
+def training_space(training: ResolvedTraining, ranks: int) -> DiskSpace:
     """Estimate the disk space of a training: weights, snapshots, loss curve and training states.
 
     Args:
-        parameters: Number of parameters of the network.
-        training: Settings of the training, in images of its unit.
+        training: The training.
         ranks: Number of ranks.
     """
-    kept = (1 + len(training.snapshots)) * training.num_averages
+    parameters, own = training.parameters, training.settings
+    kept = (1 + len(own.snapshots)) * own.num_averages
     states = KEPT_STATES + STAGED_STATES
-    curve = CURVE_POINT_BYTES * (training.images // training.log_every_images + 1)
+    curve = CURVE_POINT_BYTES * (own.images // own.log_every_images + 1)
     # The folder of the states, weights, curve, TensorBoard's folder and file; each rank writes its part of every state.
-    files = 4 + kept + bool(training.snapshots) + states * (STATE_FILES + ranks)
-    state = state_bytes(parameters, training)
+    files = 4 + kept + bool(own.snapshots) + states * (STATE_FILES + ranks)
+    state = state_bytes(parameters, own)
     return DiskSpace((4 * parameters + HEADER_BYTES) * kept + curve, states * state, files, state)

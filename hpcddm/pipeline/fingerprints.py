@@ -3,10 +3,9 @@
 from typing import Any
 
 from hpcddm.config.conditions import ConditionForm
-from hpcddm.config.experiment import Experiment
+from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.config.models import NetworkSettings
 from hpcddm.config.schema import settings_to_hash
-from hpcddm.config.training import Expert
 from hpcddm.runs.unit_keys import CATALOG, EXPERT_LISTS
 
 ALL = "all"
@@ -59,14 +58,13 @@ def _space_settings(experiment: Experiment) -> dict[str, Any]:
     return data.space.defining_settings | shape
 
 
-def expert_settings(experiment: Experiment, expert: Expert | None) -> dict[str, Any]:
+def expert_settings(experiment: Experiment, config: ExpertConfig) -> dict[str, Any]:
     """Return the settings of one denoiser, without its training and without the overrides of other experts.
 
     Args:
         experiment: The experiment.
-        expert: Number of the cluster, or name of an extra expert; None for monolith and student.
+        config: Settings of the denoiser.
     """
-    config = experiment.expert_config(expert)
     return {
         "model": settings_to_hash(config.model),
         "objective": settings_to_hash(config.objective),

@@ -1,8 +1,7 @@
 """Units that sampling reads: for a routing strategy, the monolith, the student, or a single expert."""
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.strategies import parse as parse_strategy
-from hpcddm.config.strategies import usage as usage_of_strategies
+from hpcddm.config.sampling import parse_strategy, strategy_usage
 from hpcddm.errors import ConfigError
 from hpcddm.pipeline.state import State
 from hpcddm.pipeline.unit_graph import plan_units
@@ -30,7 +29,7 @@ def units_of_strategy(experiment: Experiment, strategy: str, option: str = "stra
     if reason is not None:
         single = [f"expert-{index}" for index in range(len(experts))]
         dense = [key.split("/")[1] for key in alone.values() if key not in experts]
-        valid = ", ".join([usage_of_strategies(), *single, *dict.fromkeys(dense)])
+        valid = ", ".join([strategy_usage(), *single, *dict.fromkeys(dense)])
         raise ConfigError(f"{option} {strategy}: {reason}; valid names: {valid}")
     settings = parse_strategy(strategy)
     # If experts may be missing, the router assigns the samples of their clusters.

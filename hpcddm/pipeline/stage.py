@@ -7,7 +7,7 @@ from enum import StrEnum
 from types import MappingProxyType, ModuleType
 from typing import Any, ClassVar
 
-from hpcddm.config import variant_files
+from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError
 
@@ -147,7 +147,7 @@ def create_stage(module: ModuleType) -> Stage:
     Raises:
         ConfigError: If the file does not define exactly one subclass of `Stage` with the file's name.
     """
-    defined = variant_files.classes_defined_in(module, Stage)
+    defined = variants.classes_defined_in(module, Stage)
     name = module.__name__.rpartition(".")[2]
     if len(defined) != 1 or defined[0].name != name:
         raise ConfigError(f"{module.__file__}: needs one subclass of Stage whose name is '{name}'")

@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
-from hpcddm.config import variant_files
+from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.jobs.planned_unit import PlannedUnit
@@ -55,12 +55,10 @@ def _after_their_reads(stages: Mapping[str, Stage], priorities: Mapping[str, Any
 def _all_stages() -> dict[str, Stage]:
     """Load the stages in their order, each from a file X.py in `stages/` next to its X_job.py."""
     packages = {
-        file.stem: folder
-        for folder in variant_files.list_subpackages("stages")
-        for file in variant_files.list_files(folder)
+        file.stem: folder for folder in variants.list_subpackages("stages") for file in variants.list_files(folder)
     }
     stages = {
-        name: create_stage(variant_files.import_file(package, name))
+        name: create_stage(variants.import_file(package, name))
         for name, package in packages.items()
         if f"{name}_job" in packages
     }

@@ -1,6 +1,7 @@
 """Initial weights: reads the description of a weights file and checks it against a unit's network, without torch."""
 
 import math
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,16 +17,15 @@ from hpcddm.config.objectives import ObjectiveSettings, ScheduleSettings
 from hpcddm.config.schema import VariantSettings
 from hpcddm.config.spaces import SPACE_DIGEST, SpaceSettings
 from hpcddm.config.training import Expert, ExpertVariation, InitialWeights
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.printing import printable
 from hpcddm.files import atomic, checked_reads
 from hpcddm.files.checked_reads import Count, OpenRecord, Unreadable
 from hpcddm.files.tensor_file import TensorFile
 from hpcddm.runs import manifest
-from hpcddm.runs.counted_weights import counted_digest, require_counted
-from hpcddm.runs.files import WEIGHTS
+from hpcddm.runs.files import CONTRACT, WEIGHTS
 from hpcddm.runs.result_types import Flops
-from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_of, stage_of
+from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_of, stage_of, trained_unit
 
 METADATA = "hpcddm"
 """Key in a safetensors header under which hpcddm stores a description of the file in JSON."""
@@ -84,40 +84,26 @@ class WeightsDescription(OpenRecord):
 
 
 def init_request(experiment: Experiment, key: str) -> InitRequest | None:
-    """Return the request for a unit's initial weights; None if they are random or the unit trains nothing."""
-    if key == ROUTER:
-        return router_request(experiment)
+    """Return the request for a unit's initial weights; None if they are random or the unit trains nothing.
+
+    That of a router is for the body that a refit keeps.
+    """
+    data, router = experiment.data, experiment.router
+    if key == ROUTER and router.refit is not None:
+        seen = network_condition(router.model, data)
+        return InitRequest(router.refit, "router.refit", router.model, "router.model", REFIT, seen, data.space)
     if stage_of(key) not in (stage_of(MONOLITH), stage_of(STUDENT)):
         return None
-    return denoiser_request(experiment, None if key == STUDENT else expert_of(key))
-
-
-def router_request(experiment: Experiment) -> InitRequest | None:
-    """Return the request for the router whose body a refit keeps; None if the router is not refitted."""
-    router = experiment.router
-    if router.refit is None:
-        return None
-    seen, space = network_condition(router.model, experiment.data), experiment.data.space
-    return InitRequest(router.refit, "router.refit", router.model, "router.model", REFIT, seen, space)
-
-
-def denoiser_request(experiment: Experiment, expert: Expert | None) -> InitRequest | None:
-    """Return the request for a denoiser's initial weights; None if they are random.
-
-    Args:
-        experiment: The experiment.
-        expert: Number of the cluster, or name of an extra expert; None for monolith and student.
-    """
+    expert = None if key == STUDENT else expert_of(key)
     config = experiment.expert_config(expert)
     if config.init_from is None:
         return None
     start, model, objective = (
         expert_setting_key(experiment, expert, part) for part in ("init_from", "model", "objective")
     )
-    seen, space = network_condition(config.model, experiment.data), experiment.data.space
-    size = config.model.parameters(experiment.data)
+    seen, size = network_condition(config.model, data), config.model.parameters(data)
     return InitRequest(
-        config.init_from, start, config.model, model, CONVERT, seen, space, config.objective, objective, size
+        config.init_from, start, config.model, model, CONVERT, seen, data.space, config.objective, objective, size
     )
 
 
@@ -327,3 +313,28 @@ def settings_below(flat: dict[str, Any], prefix: str) -> dict[str, Any]:
                 place = place.setdefault(parent, {})
             place[last] = value
     return nested
+
+
+def counted_digest(path: Path) -> str | None:
+    """Return the SHA-256 that a file must have; None if it is in no unit's folder of a run with a contract.
+
+    None, too, for a file of a training of this site that is not complete.
+
+    Args:
+        path: The file; it may be a link into such a folder.
+
+    Raises:
+        UserError: If the unit is of another site that has not signed it, or does not list the file.
+    """
+    digests = [
+        manifest.recorded_digest(folder, str(way.relative_to(folder)))
+        for way in (Path(os.path.abspath(path)), Path(os.path.realpath(path)))
+        for folder in list(way.parents)[:2]
+        if (unit := trained_unit(folder)) is not None and (unit[0] / CONTRACT).is_dir()
+    ]
+    return next(filter(None, digests), None)
+
+
+def require_counted(path: Path, stated: str | None, digest: str) -> None:
+    """Raise `UserError` for a file that has not the digest that `counted_digest` has returned."""
+    require(stated in (None, digest), f"{path}: its bytes are not those of its manifest; fetch it again")

@@ -5,9 +5,9 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from hpcddm.config.trusted_submissions import SWEEP_FILE
 from hpcddm.errors import require
 from hpcddm.errors.printing import printable
+from hpcddm.files.guarded_writes import SWEEP_FILE
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.training_states import CONTINUED
 

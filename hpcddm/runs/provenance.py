@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm import __version__
-from hpcddm.config import variant_files
+from hpcddm.config import variants
 from hpcddm.config.package_data import AROUND, find_data_file
 from hpcddm.errors import UserError, require
 from hpcddm.files import checked_reads
 
-PACKAGE = variant_files.PACKAGE_ROOT.name
+PACKAGE = variants.PACKAGE_ROOT.name
 TEMPLATES = (
     *(f"slurm/{name}.j2" for name in ("job.sbatch", "selftest.sbatch", "resource_flags.sbatch", "python_env.sh")),
     "slurm/functions.sh",
@@ -63,7 +63,7 @@ def code_files() -> dict[str, bytes]:
         for name in names:
             path = Path(folder, name)
             files[str(path.relative_to(AROUND))] = path.read_bytes()
-    files |= {f"{PACKAGE}/{place}": path.read_bytes() for place, path in variant_files.user_files().items()}
+    files |= {f"{PACKAGE}/{place}": path.read_bytes() for place, path in variants.user_files().items()}
     # A process that runs from a copy of the code passes on that copy, even if the checkout has changed since.
     return files | {
         name: (AROUND / name if _code_copy_record() else find_data_file(name)).read_bytes() for name in TEMPLATES
@@ -138,7 +138,7 @@ def commit() -> tuple[str | None, bool | None]:
     if not named or named[0] == "(initial)":
         return None, None
     is_own = all(find_data_file(name).read_bytes() == (AROUND / name).read_bytes() for name in TEMPLATES)
-    return named[0], not is_own or bool(variant_files.user_files()) or any(not line.startswith("#") for line in lines)
+    return named[0], not is_own or bool(variants.user_files()) or any(not line.startswith("#") for line in lines)
 
 
 @cache

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     # Code that reads a column does not need the schema.
     from hpcddm.config.experiment import Experiment
 
+PROBE_SAMPLES = 64
+"""Held-out images of every cluster in a probe, at most; sites agree on them in their contract."""
 TRAIN, HELDOUT = "train", "heldout"
 SPLITS = (TRAIN, HELDOUT)
 MAX_RANGES = 256

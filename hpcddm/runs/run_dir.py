@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcddm.config.trusted_submissions import EXPERIMENT_FILE
 from hpcddm.files import guarded_writes
+from hpcddm.files.guarded_writes import EXPERIMENT_FILE
 from hpcddm.runs.training_states import CONTINUED
 from hpcddm.runs.unit_keys import unit_name
 

@@ -9,72 +9,18 @@ see the secret, has the key in its environment from its submission.
 
 import hashlib
 import hmac
-import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from hpcddm.config import trusted_submissions
-from hpcddm.errors import UserError, require
-from hpcddm.errors.printing import printable
 from hpcddm.runs.contracts import run_contract
 from hpcddm.runs.manifest import Manifest, Output
 from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.training_states import SEAL, SEAL_VARIABLE, StateSeal
 
-VARIABLE = "HPCDDM_STATE_KEY"
-"""Environment variable of a job: id of the contract and key of its seals."""
 KEY_TEXT = re.compile("[0-9a-f]{64}")
-SEAL = "seal"
-"""Key of the seal in a state's description."""
-
-
-@dataclass(frozen=True)
-class StateSeal:
-    """Seal of the states of one unit in a run with a contract; `key` is None where this user has none here."""
-
-    unit: str
-    key: bytes | None = field(repr=False)
-
-    def sealed(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Return a state's description with its seal."""
-        return state if self.key is None else state | {SEAL: self._code(self.key, state)}
-
-    def holds(self, state: dict[str, Any]) -> bool:
-        """Tell if jobs of this user saved a state of this unit under this contract."""
-        seal = state.get(SEAL)
-        if self.key is None or not isinstance(seal, str):
-            return False
-        return hmac.compare_digest(seal.encode(errors="replace"), self._code(self.key, state).encode())
-
-    def require_own(self, states: Sequence[tuple[Path, dict[str, Any]]]) -> None:
-        """Raise `UserError` with folder and next step if this user's jobs have not saved one of some states."""
-        foreign = [(folder, state) for folder, state in states if not self.holds(state)]
-        if not foreign:
-            return
-        folder, state = foreign[-1]
-        # States of one's own, if there are any, stay in place.
-        place = printable(folder if len(foreign) < len(states) else folder.parent, 4096)
-        known = "another account, contract or expert" if SEAL in state else "before the contract, or in another run"
-        raise UserError(
-            f"{self.unit}: your jobs have not saved the training state {printable(folder.name)} under this contract"
-            f" ({known}), so it is not loaded: go on with the account that began it, or move {place} away to train"
-            " without it"
-        )
-
-    def require_key(self) -> None:
-        """Raise `UserError` if a job could not seal its states."""
-        require(
-            self.key is not None,
-            f"{self.unit}: this job has no key for its training states ({VARIABLE} is not set, and your secret is not"
-            " seen here): submit again, and leave --export out of the site's extra_sbatch",
-        )
-
-    def _code(self, key: bytes, state: dict[str, Any]) -> str:
-        content = {"unit": self.unit, "state": {name: value for name, value in state.items() if name != SEAL}}
-        return hmac.new(key, json.dumps(content, sort_keys=True).encode(), hashlib.sha256).hexdigest()
 
 
 def state_seal(run: RunDir, unit: str) -> StateSeal | None:
@@ -114,11 +60,11 @@ def job_variables(run: RunDir) -> dict[str, str]:
     if contract is None:
         return {}
     key = _key(contract.id) or _derived(trusted_submissions.make_secret(), contract.id)
-    return {VARIABLE: f"{contract.id}:{key.hex()}"}
+    return {SEAL_VARIABLE: f"{contract.id}:{key.hex()}"}
 
 
 def _key(contract: str) -> bytes | None:
-    known, _, key = os.environ.get(VARIABLE, "").partition(":")
+    known, _, key = os.environ.get(SEAL_VARIABLE, "").partition(":")
     if known == contract and KEY_TEXT.fullmatch(key):
         return bytes.fromhex(key)
     secret = trusted_submissions.secret()

@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from hpcddm.config import paths, variant_files
+from hpcddm.config import paths, variants
 from hpcddm.config.cross_checks import validate_experiment
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.trusted_submissions import SWEEP_FILE
 from hpcddm.errors import ConfigError
 from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import Unreadable
+from hpcddm.files.guarded_writes import SWEEP_FILE
 from hpcddm.runs.run_dir import RunDir, relative_to_run
 
 
@@ -32,9 +32,9 @@ def stored_experiment(run: RunDir) -> Experiment:
     try:
         return validate_experiment(values, str(run.experiment))
     except ConfigError as error:
-        if variant_files.user_folder() is None and "unknown name" in str(error):
+        if variants.user_folder() is None and "unknown name" in str(error):
             raise ConfigError(
-                f"{error}; where it is a variant of your own, set {variant_files.VARIANTS_VARIABLE} to its folder"
+                f"{error}; where it is a variant of your own, set {variants.VARIANTS_VARIABLE} to its folder"
             ) from None
         raise
 

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpcddm.config.trusted_submissions import SWEEP_FILE
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, checked_reads
 from hpcddm.files.checked_reads import Unreadable
+from hpcddm.files.guarded_writes import SWEEP_FILE
 from hpcddm.runs.links import label_in, refusal_reason
 from hpcddm.runs.run_dir import RunDir
 

@@ -1,11 +1,16 @@
-"""Training states of a unit: their list and descriptions, read without torch."""
+"""Training states of a unit: their list, descriptions and seals, read without torch."""
 
+import hashlib
+import hmac
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+from hpcddm.errors import UserError, require
+from hpcddm.errors.printing import printable
 from hpcddm.files import checked_reads, guarded_writes, nfs_reads
 from hpcddm.files.checked_reads import Count, InnerPath, OpenRecord, Rule, Unreadable, usable
 from hpcddm.runs.files import SNAPSHOTS
@@ -17,6 +22,10 @@ FORMAT = 5
 PREFIX = "images-"
 START = "initial_weights.json"
 """File that describes the weights from which a unit's training started."""
+SEAL = "seal"
+"""Key of the seal in a state's description."""
+SEAL_VARIABLE = "HPCDDM_STATE_KEY"
+"""Environment variable of a job: id of the contract and key of its seals."""
 CONTINUED = (FOLDER, SNAPSHOTS, START, "tensorboard")
 """Folders and files of a training from which a longer training continues."""
 
@@ -47,6 +56,52 @@ class StartRecord:
     source: str
     images: Count | None
     train_flops: Flops | None
+
+
+@dataclass(frozen=True)
+class StateSeal:
+    """Seal of the states of one unit in a run with a contract; `key` is None where this user has none here."""
+
+    unit: str
+    key: bytes | None = field(repr=False)
+
+    def sealed(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Return a state's description with its seal."""
+        return state if self.key is None else state | {SEAL: self._code(self.key, state)}
+
+    def holds(self, state: dict[str, Any]) -> bool:
+        """Tell if jobs of this user saved a state of this unit under this contract."""
+        seal = state.get(SEAL)
+        if self.key is None or not isinstance(seal, str):
+            return False
+        return hmac.compare_digest(seal.encode(errors="replace"), self._code(self.key, state).encode())
+
+    def require_own(self, states: Sequence[tuple[Path, dict[str, Any]]]) -> None:
+        """Raise `UserError` with folder and next step if this user's jobs have not saved one of some states."""
+        foreign = [(folder, state) for folder, state in states if not self.holds(state)]
+        if not foreign:
+            return
+        folder, state = foreign[-1]
+        # States of one's own, if there are any, stay in place.
+        place = printable(folder if len(foreign) < len(states) else folder.parent, 4096)
+        known = "another account, contract or expert" if SEAL in state else "before the contract, or in another run"
+        raise UserError(
+            f"{self.unit}: your jobs have not saved the training state {printable(folder.name)} under this contract"
+            f" ({known}), so it is not loaded: go on with the account that began it, or move {place} away to train"
+            " without it"
+        )
+
+    def require_key(self) -> None:
+        """Raise `UserError` if a job could not seal its states."""
+        require(
+            self.key is not None,
+            f"{self.unit}: this job has no key for its training states ({SEAL_VARIABLE} is not set, and your secret is"
+            " not seen here): submit again, and leave --export out of the site's extra_sbatch",
+        )
+
+    def _code(self, key: bytes, state: dict[str, Any]) -> str:
+        content = {"unit": self.unit, "state": {name: value for name, value in state.items() if name != SEAL}}
+        return hmac.new(key, json.dumps(content, sort_keys=True).encode(), hashlib.sha256).hexdigest()
 
 
 def require_snapshots(snapshots: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Files of the weights that a training keeps: at its end and at each snapshot, with one or several averages.
 
-A snapshot is named by the experiment's number of images, which counts all experts together; `unit_training` converts
+A snapshot is named by the experiment's number of images, which counts all experts together; `resolve_training` converts
 that number to a unit's images. The router has its own numbers: its first snapshot corresponds to the experts' first
 snapshot, and so on.
 """
@@ -13,7 +13,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.runs.files import SNAPSHOTS, WEIGHTS
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.unit_keys import ROUTER
-from hpcddm.runs.unit_training import UnitTraining, unit_training
+from hpcddm.runs.unit_training import ResolvedTraining, UnitTraining, resolve_training
 
 SUFFIX = ".safetensors"
 
@@ -95,7 +95,9 @@ def snapshot_number(experiment: Experiment, key: str, choice: WeightsChoice) -> 
     A router without snapshots uses its final weights, and so does an extra expert whose training ended earlier.
     """
     number = _unit_snapshot(experiment, key, choice.snapshot)
-    return number if number is not None and number in unit_training(experiment, key).by_experiment_number else None
+    if number is None or number not in resolve_training(experiment, key).settings.by_experiment_number:
+        return None
+    return number
 
 
 def _unit_snapshot(experiment: Experiment, key: str, number: int | None) -> int | None:
@@ -107,20 +109,19 @@ def _unit_snapshot(experiment: Experiment, key: str, number: int | None) -> int 
     return own[place] if own else None
 
 
-def training_costs(training: UnitTraining, flops_per_image: int, flops_before: int = 0) -> dict[str, Any]:
+def training_costs(training: ResolvedTraining, flops_before: int = 0) -> dict[str, Any]:
     """Return the results about images and training FLOPs for a unit's manifest, at the end and at every snapshot.
 
     Args:
-        training: Training of the unit.
-        flops_per_image: Training FLOPs per image.
+        training: Training of the unit, with its FLOPs per image.
         flops_before: FLOPs spent before the training, which count for every snapshot.
     """
 
     def at(images: int) -> dict[str, int]:
-        return {"images": images, "train_flops": images * flops_per_image + flops_before}
+        return {"images": images, "train_flops": images * training.flops_per_image + flops_before}
 
-    of_each = {str(number): at(images) for number, images in training.by_experiment_number.items()}
-    return at(training.images) | ({SNAPSHOTS: of_each} if of_each else {})
+    of_each = {str(number): at(images) for number, images in training.settings.by_experiment_number.items()}
+    return at(training.settings.images) | ({SNAPSHOTS: of_each} if of_each else {})
 
 
 def selected_training_costs(experiment: Experiment, key: str, unit: Manifest) -> dict[str, Any]:

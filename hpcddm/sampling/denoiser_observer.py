@@ -8,37 +8,34 @@ import torch
 from jaxtyping import Int64
 from torch import nn
 
-from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.training import Expert, Training
 from hpcddm.data import run_samples
 from hpcddm.data.reader import CatalogReader
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.spaces.base import create_space
-from hpcddm.exchange.contract import PROBE_SAMPLES
 from hpcddm.jobs.unit import Unit
-from hpcddm.models import build_denoiser
 from hpcddm.randomness import keyed
 from hpcddm.randomness.streams import PROBE_IMAGES
-from hpcddm.runs.ranges import HELDOUT, TRAIN
-from hpcddm.runs.unit_keys import MONOLITH_ARM
-from hpcddm.sampling.conversions.base import Conversion
-from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
+from hpcddm.runs.ranges import HELDOUT, PROBE_SAMPLES, TRAIN
+from hpcddm.runs.unit_keys import MONOLITH_ARM, expert_of
+from hpcddm.runs.unit_training import ResolvedTraining
+from hpcddm.sampling.denoiser_velocity import velocity_of
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.heldout_loss import LEVELS, HeldoutLoss
 from hpcddm.sampling.sampler import sample
-from hpcddm.training.observation import Observation, Observer
+from hpcddm.training.log import Observation, Observer
 
 DRAWN = 16
 """Number of samples."""
 
 
-def denoiser_observer(experiment: Experiment, unit: Unit, expert: Expert | None, training: Training) -> Observer | None:
+def denoiser_observer(experiment: Experiment, unit: Unit, training: ResolvedTraining) -> Observer | None:
     """Return the observer that `experts.samples_every_images` requests for a unit; None without it."""
     images, batch = experiment.experts.samples_every_images, experiment.experts.training.batch
     if images is None:
         return None
-    return Observer(math.ceil(images * training.batch / batch), DenoiserObserver(experiment, unit, expert))
+    interval = math.ceil(images * training.settings.batch / batch)
+    return Observer(interval, DenoiserObserver(experiment, unit, training))
 
 
 class DenoiserObserver:
@@ -48,11 +45,9 @@ class DenoiserObserver:
     do the same, as a network that is sharded needs. The same images and noise come every time.
     """
 
-    def __init__(self, experiment: Experiment, unit: Unit, expert: Expert | None) -> None:
-        self._experiment, self._unit, self._expert = experiment, unit, expert
-        config = experiment.expert_config(expert)
-        self._objective = build_denoiser.objective_of(config)
-        self._conversion = variants.create(Conversion, experiment.evaluate.conversion, config.precision)
+    def __init__(self, experiment: Experiment, unit: Unit, training: ResolvedTraining) -> None:
+        self._experiment, self._unit, self._training = experiment, unit, training
+        self._expert = expert_of(training.key)
         self._condition = conditions.create_condition(experiment.data, unit.input)
         self._space = create_space(experiment.data, unit.input)
 
@@ -68,7 +63,7 @@ class DenoiserObserver:
 
     @cached_property
     def _loss(self) -> HeldoutLoss:
-        return HeldoutLoss(self._experiment, self._unit, self._expert)
+        return HeldoutLoss(self._experiment, self._unit, self._training)
 
     @cached_property
     def _heldout(self) -> CatalogReader:
@@ -87,7 +82,7 @@ class DenoiserObserver:
         """Draw samples as the evaluation would of this network alone; decoded on rank 0."""
         settings = self._experiment
         (null,) = self._condition.null(1)
-        alone = Ensemble([], None, DenoiserVelocity(network, self._objective, self._conversion), None, null)
+        alone = Ensemble([], None, velocity_of(settings, self._training.denoiser, network), None, null)
         field = alone.field(MONOLITH_ARM, settings.evaluate)
         x = sample(
             field, settings.seed, range(DRAWN), self._sample_conditions.to(device), self._space, settings.evaluate

@@ -6,8 +6,11 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.diffusion.objectives.base import Objective
 from hpcddm.diffusion.objectives.conversions import Images
+from hpcddm.models import build_denoiser
 from hpcddm.sampling.conversions.base import Conversion
 
 Condition = Shaped[Tensor, "n ..."]
@@ -90,3 +93,9 @@ def guided_prediction(
     both = model(torch.cat([y, y]), torch.cat([tau, tau]), torch.cat([condition, null]))
     conditional, unconditional = both.chunk(2)
     return torch.lerp(unconditional, conditional, scale)
+
+
+def velocity_of(experiment: Experiment, config: ExpertConfig, network: NetworkFunction) -> DenoiserVelocity:
+    """Return the velocity of an experiment's denoiser by its objective, its precision and `evaluate.conversion`."""
+    conversion = variants.create(Conversion, experiment.evaluate.conversion, config.precision)
+    return DenoiserVelocity(network, build_denoiser.objective_of(config), conversion)

@@ -9,7 +9,7 @@ from jaxtyping import Float64, Int, Integer, UInt8
 from torch import Tensor
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import run_samples
+from hpcddm.data import evaluation_set, run_samples
 from hpcddm.data.catalog import Catalog, split_into_blocks
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import CatalogReader
@@ -140,7 +140,7 @@ def _conditions_and_clusters(
     if request.classes:
         classes = [request.classes[number % len(request.classes)] for number in numbers]
         return condition.of_classes(classes), _oracle_clusters(catalog, classes, names) if is_oracle else None
-    chosen, reader = run_samples.choose_condition_samples(catalog, experiment, names), CatalogReader(catalog)
+    chosen, reader = evaluation_set.choose_condition_samples(catalog, experiment, names), CatalogReader(catalog)
     shown = np.resize(chosen, request.count)
     clusters = run_samples.clusters(catalog).gather(shown).astype(np.int64) if is_oracle else None
     return condition.of_samples(reader, shown), None if clusters is None else torch.from_numpy(clusters)

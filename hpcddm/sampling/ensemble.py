@@ -6,8 +6,7 @@ from typing import TypeVar
 from jaxtyping import Int
 from torch import Tensor
 
-from hpcddm.config.sampling import SamplerSettings
-from hpcddm.config.strategies import StrategySettings, parse
+from hpcddm.config.sampling import SamplerSettings, StrategySettings, parse_strategy
 from hpcddm.runs.unit_keys import MONOLITH_ARM, STUDENT_ARM
 from hpcddm.sampling.denoiser_velocity import DenoiserVelocity, NetworkFunction
 from hpcddm.sampling.velocity import (
@@ -64,9 +63,9 @@ class Ensemble:
         """
         single = self._single(arm)
         if single is not None:
-            alone = ([single], single_model_posterior, parse("full"))
+            alone = ([single], single_model_posterior, parse_strategy("full"))
             return EnsembleVelocity(*alone, sampler, self.null, shared=True, arm=arm)
-        strategy = parse(arm)
+        strategy = parse_strategy(arm)
         # Without a router nothing tells the halves of guidance apart.
         shared = not strategy.needs_router and None not in self.experts
         posterior = self._posterior(strategy, clusters)
@@ -100,3 +99,14 @@ def _require_loaded(item: T | None) -> T:
     if item is None:
         raise ValueError("this strategy needs a router, or the samples' clusters, and none is given")
     return item
+
+
+@dataclass(frozen=True)
+class NetworkEvaluations:
+    """Numbers of images that the experts together, and the router, evaluate."""
+
+    experts: float = 0.0
+    router: float = 0.0
+
+    def __add__(self, other: "NetworkEvaluations") -> "NetworkEvaluations":
+        return NetworkEvaluations(self.experts + other.experts, self.router + other.router)

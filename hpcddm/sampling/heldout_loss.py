@@ -8,7 +8,6 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.training import Expert
 from hpcddm.data import run_samples
 from hpcddm.data.catalog import split_into_blocks
 from hpcddm.diffusion.conditions import base as conditions
@@ -17,9 +16,9 @@ from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.jobs.unit import Unit
 from hpcddm.models import build_denoiser
 from hpcddm.randomness import keyed
-from hpcddm.randomness.streams import PROBE_NOISE, of_training
+from hpcddm.randomness.streams import PROBE_NOISE
 from hpcddm.runs.ranges import HELDOUT
-from hpcddm.runs.unit_keys import MONOLITH, expert_key
+from hpcddm.runs.unit_training import ResolvedTraining
 from hpcddm.sampling.denoiser_velocity import NetworkFunction
 from hpcddm.training.training_inputs import x0_of
 
@@ -34,17 +33,16 @@ class HeldoutLoss:
     Args:
         experiment: Settings of the experiment.
         unit: Unit that measures; its inputs include the catalog and what the networks see of its samples.
-        expert: The expert whose objective it is, and whose stream samples latents; None for the monolith.
+        training: The training whose objective it is, and whose stream samples latents.
     """
 
-    def __init__(self, experiment: Experiment, unit: Unit, expert: Expert | None) -> None:
+    def __init__(self, experiment: Experiment, unit: Unit, training: ResolvedTraining) -> None:
         self._seed = experiment.seed
-        self._objective = build_denoiser.objective_of(experiment.expert_config(expert))
+        self._objective = build_denoiser.objective_of(training.denoiser)
         self._condition = conditions.create_condition(experiment.data, unit.input)
         self._reader = run_samples.open_reader(unit, HELDOUT)
-        stream = of_training(MONOLITH if expert is None else expert_key(expert))
         space = create_space(experiment.data, unit.input)
-        self._read = x0_of(experiment, unit, HELDOUT, self._reader, space, stream)
+        self._read = x0_of(experiment, unit, HELDOUT, self._reader, space, training.stream)
         self._last: tuple[list[int], Images] | None = None
 
     @torch.no_grad()

@@ -10,7 +10,7 @@ from pydantic import Field, FiniteFloat
 from torch import nn
 
 from hpcddm.config import variants
-from hpcddm.config.experiment import Experiment, ExpertConfig
+from hpcddm.config.experiment import Experiment
 from hpcddm.config.models import ClassifierModelSettings
 from hpcddm.config.schema import StrictModel, validate
 from hpcddm.diffusion.conditions import base as conditions
@@ -32,10 +32,10 @@ from hpcddm.runs.unit_keys import (
     extra_expert_keys,
     unit_name,
 )
+from hpcddm.runs.unit_training import resolve_training
 from hpcddm.runs.weights_files import FINAL, WeightsChoice, uses_power_averages, weights_file
 from hpcddm.sampling import posthoc_ema
-from hpcddm.sampling.conversions.base import Conversion
-from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
+from hpcddm.sampling.denoiser_velocity import velocity_of
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.placements.base import Placement
 from hpcddm.training.loop import load_weights
@@ -74,15 +74,14 @@ def load_ensemble(
     """
     fill = partial(_load_weights, experiment, choice)
     evaluate = experiment.evaluate
-    configs = {expert_key(expert): experiment.expert_config(expert) for expert in all_experts(experiment)}
-    configs |= dict.fromkeys(DENSE, experiment.expert_config())
-    configs = {key: config for key, config in configs.items() if key in needed}
+    keys = (*map(expert_key, all_experts(experiment)), *DENSE)
+    configs = {key: resolve_training(experiment, key).denoiser for key in keys if key in needed}
     on_host = {
         key: fill(build_denoiser.build(experiment, config), key, folder_of(key)).to(DTYPES[config.precision])
         for key, config in configs.items()
     }
     placed = variants.create(Placement, evaluate.placement).place(on_host, device)
-    loaded = {key: _denoiser(experiment, configs[key], network) for key, network in placed.items()}
+    loaded = {key: velocity_of(experiment, configs[key], network) for key, network in placed.items()}
     experts = [loaded.get(key) for key in expert_keys(experiment)]
     extra = {unit_name(key): loaded[key] for key in extra_expert_keys(experiment) if key in loaded}
     router = None
@@ -92,11 +91,6 @@ def load_ensemble(
         router = _with_calibration(experiment, folder_of(ROUTER), placed_router)
     (null,) = conditions.create_condition(experiment.data).null(1)
     return Ensemble(experts, router, loaded.get(MONOLITH), loaded.get(STUDENT), null, extra)
-
-
-def _denoiser(experiment: Experiment, config: ExpertConfig, network: Callable) -> DenoiserVelocity:
-    conversion = variants.create(Conversion, experiment.evaluate.conversion, config.precision)
-    return DenoiserVelocity(network, build_denoiser.objective_of(config), conversion)
 
 
 def load_evaluator(

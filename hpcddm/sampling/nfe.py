@@ -1,7 +1,6 @@
 """Network evaluations (NFE) of an arm per image, counted by drawing with networks that only count."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from types import SimpleNamespace
 
@@ -16,7 +15,7 @@ from hpcddm.diffusion.spaces.base import Space
 from hpcddm.sampling.conversions.base import Conversion
 from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
 from hpcddm.sampling.diagnostics import diagnose
-from hpcddm.sampling.ensemble import Ensemble
+from hpcddm.sampling.ensemble import Ensemble, NetworkEvaluations
 from hpcddm.sampling.sampler import sample
 
 ONE_PIXEL = variants.create(
@@ -27,17 +26,6 @@ NOTHING = torch.zeros(1, dtype=torch.long)
 """Condition, and cluster, of one image."""
 ONE_IMAGE = 0, range(1), NOTHING, ONE_PIXEL
 """Seed, number, condition and space of the image for which evaluations are counted."""
-
-
-@dataclass(frozen=True)
-class NetworkEvaluations:
-    """Numbers of images that the experts together, and the router, evaluate."""
-
-    experts: float = 0.0
-    router: float = 0.0
-
-    def __add__(self, other: "NetworkEvaluations") -> "NetworkEvaluations":
-        return NetworkEvaluations(self.experts + other.experts, self.router + other.router)
 
 
 ArmCount = Callable[[str, SamplerSettings, int], NetworkEvaluations]

@@ -13,7 +13,7 @@ from hpcddm.runs import manifest
 from hpcddm.runs.files import SNAPSHOTS
 from hpcddm.runs.unit_keys import ROUTER
 from hpcddm.runs.weights_files import WeightsChoice, power_average_name, snapshot_number, weights_name
-from hpcddm.training.power_ema import Profile, coefficients, distance, exponent
+from hpcddm.training.ema import Profile, coefficients, distance, exponent
 
 MAX_DISTANCE = 0.3
 """Largest distance between the profile of a computed average and its target, as a share of the target's norm."""

@@ -9,8 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from hpcddm.config import variants
-from hpcddm.config.sampling import SamplerSettings
-from hpcddm.config.strategies import StrategySettings
+from hpcddm.config.sampling import SamplerSettings, StrategySettings
 from hpcddm.diffusion.objectives.conversions import Images
 from hpcddm.errors import UserError, require
 from hpcddm.sampling.denoiser_velocity import Condition, DenoiserVelocity, NetworkFunction

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.errors import UserError, exit_codes
+from hpcddm.errors import ExitCode, UserError
 from hpcddm.jobs.unit import Result, Unit
 
 
@@ -15,9 +15,9 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     """
     command = [sys.executable, "-P", "-m", "hpcddm.cli", "continue-submission", str(unit.run.root)]
     code = subprocess.run(command, check=False).returncode
-    if code in (exit_codes.SCHEDULER_UNREACHABLE, exit_codes.HELD_OR_ABANDONED):
+    if code in (ExitCode.SCHEDULER_UNREACHABLE, ExitCode.HELD_OR_ABANDONED):
         # Not final: the next attempt may find a scheduler that answers, and the run free.
-        is_silent = code == exit_codes.SCHEDULER_UNREACHABLE
+        is_silent = code == ExitCode.SCHEDULER_UNREACHABLE
         reason = "the scheduler does not answer" if is_silent else "another command is at work here"
         raise RuntimeError(f"{reason}, so the rest could not be submitted yet")
     if code:

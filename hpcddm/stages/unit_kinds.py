@@ -3,10 +3,11 @@
 from typing import Any, ClassVar
 
 from hpcddm.config.experiment import Experiment
+from hpcddm.pipeline import disk_sizes
 from hpcddm.pipeline.fingerprints import ALL, SAMPLES
-from hpcddm.pipeline.stage import GpuUse, UnitKind
+from hpcddm.pipeline.stage import DiskSpace, GpuUse, UnitKind
 from hpcddm.runs.unit_keys import CATALOG, expert_keys
-from hpcddm.runs.unit_training import unit_training
+from hpcddm.runs.unit_training import resolve_training
 from hpcddm.stages.data.encode_captions import captions_read, uncounted_captions
 from hpcddm.stages.data.latents import space_keys, space_parts
 
@@ -44,7 +45,11 @@ class TrainingUnits(UnitKind):
 
     def batch_size(self, experiment: Experiment, key: str) -> int:
         """Return the batch of the unit's training."""
-        return unit_training(experiment, key).batch
+        return resolve_training(experiment, key).settings.batch
+
+    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
+        """Estimate a training."""
+        return disk_sizes.training_space(resolve_training(experiment, key), ranks)
 
 
 class NetworkUnits(UnitKind):

@@ -8,8 +8,8 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Expert
 from hpcddm.runs.ranges import images_of_range
 from hpcddm.runs.unit_keys import MONOLITH, MONOLITH_ARM, STUDENT_ARM, all_experts, expert_key, expert_of, stage_of
-from hpcddm.sampling import nfe
-from hpcddm.sampling.nfe import NetworkEvaluations
+from hpcddm.sampling.ensemble import NetworkEvaluations
+from hpcddm.training import flops_budget
 
 DENOISER, ROUTER, ENCODER = f"{stage_of(MONOLITH)}/", "router", "encoder"
 TEXT_ENCODER = "text encoder"
@@ -66,6 +66,11 @@ class Workload:
         keys = (MONOLITH, *map(expert_key, all_experts(self.experiment)))
         return next(key for key in keys if self._is_alike(expert_of(key), expert))
 
+    def training(self, network: str, key: str) -> Work:
+        """Return the work of a unit's training of a network."""
+        settings = flops_budget.training_of(self.experiment, key).settings
+        return Work(network, True, settings.images, settings.batch)
+
     def encoding_captions(self, training: Work) -> list[Work]:
         """List the work of the text encoder in a training; empty unless the training encodes captions in every step."""
         if not self.experiment.data.condition.encodes_in_steps:
@@ -83,7 +88,7 @@ class Workload:
         return [Work(direction, False, images, batch)] if self.experiment.data.space.reads_latents else []
 
     def sampling(
-        self, arms: list[str], images: int, batch: int, count: Callable[..., NetworkEvaluations] = nfe.of_arm
+        self, arms: list[str], images: int, batch: int, count: Callable[..., NetworkEvaluations]
     ) -> list[Work]:
         """List the work of sampling images.
 

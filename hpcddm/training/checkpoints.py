@@ -20,7 +20,6 @@ from hpcddm.files.checked_reads import Unreadable
 from hpcddm.files.tensor_file import TensorFile
 from hpcddm.jobs.unit import Unit
 from hpcddm.runs import training_states
-from hpcddm.runs.state_seals import state_seal
 from hpcddm.runs.training_states import FORMAT, STATE, StateFile
 from hpcddm.training.engine import Engine, HostCopy
 
@@ -59,7 +58,7 @@ class Checkpoints:
     """
 
     def __init__(self, unit: Unit, most_images: int) -> None:
-        self._run, self._key, self._folder = unit.run, unit.key, unit.state
+        self._folder, self._seal = unit.state, unit.seal
         self._most_images = most_images
         self._trajectory = unit.trajectory
         self._world_size = unit.ranks.world_size
@@ -204,7 +203,7 @@ class Checkpoints:
         Raises:
             UserError: A state was saved by an earlier version of hpcddm; or, in a run with a contract, by others.
         """
-        seal = state_seal(self._run, self._key)
+        seal = self._seal()
         if seal is not None:
             seal.require_key()
         for fault in training_states.description_errors(self._folder):
@@ -236,7 +235,7 @@ class Checkpoints:
             "loop": loop,
         }
         # The contract may have come since the training began.
-        seal = state_seal(self._run, self._key)
+        seal = self._seal()
         atomic.write_json(staged / STATE, state if seal is None else seal.sealed(state))
         self._attempt.require_ownership()
         target = self._folder / training_states.folder_name(images)

@@ -16,7 +16,6 @@ from hpcddm.jobs.job_environment import Ranks
 from hpcddm.runs.weights_files import USUAL
 from hpcddm.training import deepspeed_patches, fp32_master_weights, state_slices
 from hpcddm.training.ema import Ema, update_weights
-from hpcddm.training.learning_rate import learning_rate
 from hpcddm.training.state_slices import ShardsByKind, Slice, StateFiles
 
 VALUES_PER_MESSAGE = 4_000_000
@@ -108,7 +107,7 @@ class Engine:
             True if the step was applied; on a GPU as a tensor (), so that the host does not wait for it.
         """
         for group in self._engine.optimizer.param_groups:
-            group["lr"] = learning_rate(images_seen, self._training)
+            group["lr"] = self._training.rate_at(images_seen)
         self._engine.step()
         deepspeed_patches.discard_gradients(self._engine)
         applied = deepspeed_patches.step_was_applied(self._engine)

@@ -1,25 +1,27 @@
 """Budgets: FLOPs of every training and the images that they pay for, used by the stages, the report and `plan`."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import wraps
 from typing import ParamSpec
 
 from torch import nn
 
 from hpcddm.config.experiment import Experiment, ExpertConfig
-from hpcddm.config.training import Expert
 from hpcddm.models import build_denoiser, build_router
 from hpcddm.models.flops import forward_flops, training_flops, unallocated
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.stored_results import list_results
 from hpcddm.runs.unit_keys import MONOLITH, ROUTER, expert_keys
-from hpcddm.runs.unit_training import UnitTraining, unit_training
+from hpcddm.runs.unit_training import ResolvedTraining, resolve_training
 
 P = ParamSpec("P")
 
 
-def training_of(experiment: Experiment, key: str) -> UnitTraining:
-    """Return the training of a unit with all numbers for its loop; the monolith's length follows from its FLOPs.
+def training_of(experiment: Experiment, key: str) -> ResolvedTraining:
+    """Resolve a unit's training with all numbers for its loop; the monolith's length follows from its FLOPs.
+
+    FLOPs per image are those of denoisers and router; trainings of other networks do not count here.
 
     Args:
         experiment: Settings of the experiment.
@@ -28,30 +30,32 @@ def training_of(experiment: Experiment, key: str) -> UnitTraining:
     Raises:
         ConfigError: An expert's training is too short for its learning-rate schedule.
     """
-    training = unit_training(experiment, key)
+    training = resolve_training(experiment, key)
+    if training.config is not None:
+        training = replace(training, flops_per_image=train_flops(experiment, training.config))
+    elif key == ROUTER:
+        training = replace(training, flops_per_image=router_train_flops(experiment))
     return _with_equal_flops(experiment, training) if key == MONOLITH else training
 
 
-def _with_equal_flops(experiment: Experiment, monolith: UnitTraining) -> UnitTraining:
+def _with_equal_flops(experiment: Experiment, monolith: ResolvedTraining) -> ResolvedTraining:
     """Set the monolith's images so that its training costs as many FLOPs as all experts and the router together.
 
     The same holds at every snapshot: the FLOPs are those of the matching snapshots of experts and router, or of the
     whole router if it has no snapshots.
     """
-    keys, batch = expert_keys(experiment), monolith.batch
-    *each, monolith_flops = flops_of_experts(experiment, (*range(len(keys)), None), train_flops)
-    trainings = [unit_training(experiment, key) for key in keys]
+    experts, batch = [training_of(experiment, key) for key in expert_keys(experiment)], monolith.settings.batch
 
     def affordable_images(images: Iterable[int], router: int) -> int:
-        spent = sum(count * flops for count, flops in zip(images, each, strict=True))
-        return max(round((spent + router) / monolith_flops / batch), 1) * batch
+        spent = sum(count * expert.flops_per_image for count, expert in zip(images, experts, strict=True))
+        return max(round((spent + router) / monolith.flops_per_image / batch), 1) * batch
 
-    snapshots = zip(*(training.snapshots for training in trainings), _router_at_snapshots(experiment), strict=True)
+    snapshots = zip(*(expert.settings.snapshots for expert in experts), _router_at_snapshots(experiment), strict=True)
     update = {
-        "images": affordable_images((training.images for training in trainings), router_flops(experiment)),
+        "images": affordable_images((expert.settings.images for expert in experts), router_flops(experiment)),
         "snapshots": [affordable_images(images, router) for *images, router in snapshots],
     }
-    return monolith.model_copy(update=update)
+    return replace(monolith, settings=monolith.settings.model_copy(update=update))
 
 
 def _router_at_snapshots(experiment: Experiment) -> list[int]:
@@ -59,7 +63,7 @@ def _router_at_snapshots(experiment: Experiment) -> list[int]:
     whole, fit = router_flops(experiment), router_fit_flops(experiment)
     if experiment.router.training is None or not experiment.router.training.snapshots:
         return [whole] * len(experiment.experts.training.snapshots)
-    training = unit_training(experiment, ROUTER)
+    training = resolve_training(experiment, ROUTER).settings
     return [whole - fit + fit // training.images * images for images in training.snapshots]
 
 
@@ -104,20 +108,11 @@ def evaluation_flops(experiment: Experiment, config: ExpertConfig) -> int:
     return _of_one_image(experiment, forward_flops, lambda: build_denoiser.build(experiment, config))
 
 
-def flops_of_experts(
-    experiment: Experiment, experts: Iterable[Expert | None], count: Callable[[Experiment, ExpertConfig], int]
-) -> list[int]:
-    """Count FLOPs of several experts.
-
-    Args:
-        experiment: Settings of the experiment.
-        experts: Experts; None for the monolith.
-        count: `train_flops` or `evaluation_flops`.
-
-    Returns:
-        FLOPs per expert.
-    """
-    return [count(experiment, experiment.expert_config(expert)) for expert in experts]
+def _evaluations(experiment: Experiment, images: Iterable[int]) -> int:
+    """Count the FLOPs of one evaluation of every expert on so many images, by the expert's number."""
+    return sum(
+        count * evaluation_flops(experiment, experiment.expert_config(expert)) for expert, count in enumerate(images)
+    )
 
 
 def teacher_flops(experiment: Experiment, inputs: Mapping[str, Manifest] | None = None) -> float:
@@ -127,10 +122,9 @@ def teacher_flops(experiment: Experiment, inputs: Mapping[str, Manifest] | None 
         experiment: Settings of the experiment.
         inputs: Manifests of the experts' lists, for the sizes of the clusters; without them clusters count equally.
     """
-    keys = expert_keys(experiment)
-    sizes = [list_results(inputs, number)["samples"] if inputs else 1 for number in range(len(keys))]
-    each = flops_of_experts(experiment, range(len(keys)), evaluation_flops)
-    experts = sum(size * flops for size, flops in zip(sizes, each, strict=True)) / sum(sizes)
+    numbers = range(experiment.cluster.experts)
+    sizes = [list_results(inputs, number)["samples"] if inputs else 1 for number in numbers]
+    experts = _evaluations(experiment, sizes) / sum(sizes)
     if experiment.student.teacher == "cluster":
         return experts
     return experts + _of_one_image(experiment, forward_flops, lambda: build_router.build(experiment))
@@ -149,7 +143,7 @@ def router_fit_flops(experiment: Experiment) -> int:
     """Count the FLOPs of the router's training alone; in a refit the backward pass ends at the head."""
     if experiment.router.training is None:
         return 0
-    return router_train_flops(experiment) * unit_training(experiment, ROUTER).images
+    return router_train_flops(experiment) * resolve_training(experiment, ROUTER).settings.images
 
 
 @_count_once
@@ -168,6 +162,4 @@ def router_samples_flops(experiment: Experiment, images: list[int]) -> int:
     samples = experiment.router.samples
     if samples is None:
         return 0
-    nfe = samples.steps * (1 if samples.guidance == 1 else 2)
-    each = flops_of_experts(experiment, range(len(images)), evaluation_flops)
-    return nfe * sum(count * flops for count, flops in zip(images, each, strict=True))
+    return samples.steps * (1 if samples.guidance == 1 else 2) * _evaluations(experiment, images)

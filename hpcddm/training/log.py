@@ -1,19 +1,50 @@
-"""Figures of a running training in the log of rank 0, in TensorBoard and in the heartbeat."""
+"""Figures and observations of a running training, in the log of rank 0, in TensorBoard and in the heartbeat."""
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import SimpleNamespace
 
+import numpy as np
 import torch
 from tensorboard.summary.writer import event_file_writer  # type: ignore[import-untyped]
+from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 
-from hpcddm.config.training import Training
 from hpcddm.files import atomic, guarded_writes
 from hpcddm.jobs.unit import Unit
+from hpcddm.runs.unit_training import ResolvedTraining
 from hpcddm.training.checkpoints import PublishedState
-from hpcddm.training.learning_rate import learning_rate
+from hpcddm.training.engine import Engine
 from hpcddm.training.meters import Throughput, TrainingProgress, peak_memory_gib, teraflops
-from hpcddm.training.observation import Observation
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Losses of a network by name, and the images (N, H, W, C) that it draws, uint8, on rank 0."""
+
+    losses: dict[str, float]
+    images: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Observer:
+    """Function that measures a network on all ranks, and the interval between two measurements in images."""
+
+    interval: int
+    measure: Callable[[nn.Module, torch.device], Observation]
+
+    def run(self, engine: Engine, device: torch.device) -> Observation:
+        """Measure the averaged network; collective. Weights and random streams stay unchanged.
+
+        Args:
+            engine: Model under training.
+            device: Device of this rank.
+        """
+        devices = [device] if device.type == "cuda" else []
+        with torch.random.fork_rng(devices), torch.no_grad(), engine.averaged_network():
+            return self.measure(engine.model, device)
+
 
 event_file_writer.socket = SimpleNamespace(gethostname=lambda: "rank0")
 """Replaces the host in the names of TensorBoard's files, since a unit may be copied to other hosts."""
@@ -56,22 +87,16 @@ class TrainingLog:
 
     Args:
         unit: Unit under training.
-        training: Settings of the training.
+        training: The training; TFLOP/s are omitted unless its FLOPs per image are counted.
         progress: Progress at the start of this attempt.
-        flops_per_image: FLOPs of one training image, forward and backward; None omits TFLOP/s.
         device: Device of this rank.
     """
 
     def __init__(
-        self,
-        unit: Unit,
-        training: Training,
-        progress: TrainingProgress,
-        flops_per_image: int | None,
-        device: torch.device,
+        self, unit: Unit, training: ResolvedTraining, progress: TrainingProgress, device: torch.device
     ) -> None:
-        self._unit, self._training, self._device = unit, training, device
-        self._flops_per_image = flops_per_image
+        self._unit, self._training, self._device = unit, training.settings, device
+        self._flops_per_image = training.flops_per_image
         self._first_images = progress.images
         self._throughput = Throughput(progress.images)
         self._figures: dict[str, float] = {"loss": progress.curve[-1][1]} if progress.curve else {}
@@ -99,7 +124,7 @@ class TrainingLog:
         rate, seconds = self._throughput.take(progress.images)
         figures = {
             "loss": progress.curve[-1][1],
-            "learning_rate": learning_rate(progress.images, self._training),
+            "learning_rate": self._training.rate_at(progress.images),
             "gradient_norm": gradient_norm,
             "images_per_second": rate,
             "data_wait": waited / seconds,

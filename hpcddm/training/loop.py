@@ -17,15 +17,15 @@ from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.outcome import Outcome
 from hpcddm.jobs.unit import Unit
 from hpcddm.jobs.watchdog import Watchdog
+from hpcddm.models.base import prepare_blocks
 from hpcddm.runs import manifest
 from hpcddm.runs.files import CURVE, WEIGHTS
-from hpcddm.runs.unit_training import UnitTraining
-from hpcddm.training import blocks, process_group
+from hpcddm.runs.unit_training import ResolvedTraining, UnitTraining
+from hpcddm.training import process_group
 from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.engine import Engine
-from hpcddm.training.log import TrainingLog
+from hpcddm.training.log import Observer, TrainingLog
 from hpcddm.training.meters import TrainingProgress, crosses_multiple
-from hpcddm.training.observation import Observer
 from hpcddm.training.state_saver import StateSaver
 from hpcddm.training.step_results import StepResults
 from hpcddm.training.weights_writer import WeightsWriter
@@ -35,8 +35,6 @@ from hpcddm.training.weights_writer import WeightsWriter
 class Task(Generic[B]):
     """Model, loss and samples of one training; `loss(model, batch)` returns one value per image, (N,)."""
 
-    seed: int
-    """Seed of the network's initial weights."""
     build: Callable[[], nn.Module]
     loss: Callable[[nn.Module, B], torch.Tensor]
     batches: Batches[B]
@@ -44,8 +42,6 @@ class Task(Generic[B]):
     """Function from the images of a batch to the inputs of the network, on their device."""
     initialise: Callable[[nn.Module], None] | None = None
     """Function that sets the network's initial weights; not called if a saved state is loaded."""
-    flops_per_image: int | None = None
-    """FLOPs of a training image, forward and backward, to report TFLOP/s."""
     observer: Observer | None = None
     """Measurements of the network during training, for TensorBoard."""
 
@@ -60,15 +56,15 @@ class TrainingResult:
     """SHA-256 of the weights as they were written, by path; on rank 0."""
 
 
-def train(task: Task[B], training: UnitTraining, unit: Unit) -> TrainingResult:
-    """Train until `training.images` images are seen, and write the averaged weights and the loss curve.
+def train(task: Task[B], resolved: ResolvedTraining, unit: Unit) -> TrainingResult:
+    """Train until `settings.images` images are seen, and write the averaged weights and the loss curve.
 
     A batch whose gradient is not finite is skipped and counted. Resuming is exact: the weights do not depend on where
     or how often the training was interrupted.
 
     Args:
         task: Model, loss and samples.
-        training: Length, batch size and other numbers of the training.
+        resolved: Length, batch size, seed and other numbers of the training.
         unit: Unit under training.
 
     Returns:
@@ -78,15 +74,15 @@ def train(task: Task[B], training: UnitTraining, unit: Unit) -> TrainingResult:
         Stopped: A stop was requested; the state is saved.
         UserError: The ranks cannot share a batch evenly, or the disk is full.
     """
-    ranks = unit.ranks
+    training, ranks = resolved.settings, unit.ranks
     require(
         training.batch % ranks.world_size == 0,
         f"{ranks.world_size} ranks cannot share a batch of {training.batch} evenly",
     )
     device = process_group.join(unit)
     checkpoints = Checkpoints(unit, training.images)
-    engine, progress = _start(task, training, unit, checkpoints, device)
-    log = TrainingLog(unit, training, progress, task.flops_per_image, device)
+    engine, progress = _start(task, resolved, unit, checkpoints, device)
+    log = TrainingLog(unit, resolved, progress, device)
     steps, kept_weights = StepResults(training, progress, unit, log, device), WeightsWriter(training, progress, unit)
     # The experiment may now request more images, and a snapshot at the former end.
     kept_weights.write_snapshots(engine, progress)
@@ -153,16 +149,16 @@ def load_weights(model: nn.Module, folder: Path, name: str = WEIGHTS) -> nn.Modu
 
 
 def _start(
-    task: Task[B], training: UnitTraining, unit: Unit, checkpoints: Checkpoints, device: torch.device
+    task: Task[B], resolved: ResolvedTraining, unit: Unit, checkpoints: Checkpoints, device: torch.device
 ) -> tuple[Engine, TrainingProgress]:
     """Build the model and resume from the newest state, or start from the beginning if there is none."""
-    torch.manual_seed(task.seed)
-    model, progress = task.build(), TrainingProgress()
+    torch.manual_seed(resolved.seed)
+    training, model, progress = resolved.settings, task.build(), TrainingProgress()
     resumable = checkpoints.agree_on_newest()
     if resumable is None and task.initialise is not None:
         task.initialise(model)
     resources = unit.resources
-    prepared = blocks.prepare_blocks(model, resources.checkpoint_blocks, resources.compile_blocks)
+    prepared = prepare_blocks(model, resources.checkpoint_blocks, resources.compile_blocks)
     micro_batches = count_micro_batches(training.batch // unit.ranks.world_size, resources.micro_batch)
     engine = Engine(model, training, unit.ranks, device, resources.zero_stage, micro_batches)
     if resumable is not None:

@@ -1,13 +1,16 @@
-"""Measurements of a training: progress, mean loss, throughput and memory."""
+"""Measurements of a training: progress, mean loss, throughput and memory, and signs that it has diverged."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
+from hpcddm.config.training import Training
+from hpcddm.errors import UserError
 from hpcddm.runs.training_states import LoopProgress
 
 PROCESS_STATUS = Path("/proc/self/status")
@@ -128,3 +131,20 @@ def peak_memory_gib(device: torch.device) -> float:
     # Not getrusage, whose peak a process inherits from the one that started it.
     lines = PROCESS_STATUS.read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 2**20
+
+
+MAX_LOSS_GROWTH = 10
+"""Largest loss in the last step, in units of that in the first, or of 1 where that is less, as from given weights."""
+MIN_SPREAD = 1e-6
+"""Least difference between the outputs for several images, in units of the largest output."""
+
+
+def diverged_error(key: str, reason: str, training: Training) -> UserError:
+    """Return the error about a unit whose training has diverged."""
+    return UserError(f"{key}: the training has diverged: {reason}; lower its learning_rate, {training.learning_rate:g}")
+
+
+def varies(outputs: np.ndarray) -> bool:
+    """Tell if a network answers to its input: whether outputs (..., N, K) for N > 1 images differ among them."""
+    finite = np.nan_to_num(outputs.astype(np.float64), posinf=0, neginf=0)
+    return bool(outputs.shape[-2] < 2 or np.ptp(finite, axis=-2).max() > MIN_SPREAD * np.abs(finite).max())

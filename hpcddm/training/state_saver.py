@@ -2,6 +2,9 @@
 
 import time
 
+import torch
+import torch.distributed as dist
+
 from hpcddm.config.training import Training
 from hpcddm.jobs.stopping import Stopped
 from hpcddm.jobs.unit import Unit
@@ -11,8 +14,43 @@ from hpcddm.training.checkpoints import Checkpoints, PublishedState
 from hpcddm.training.engine import Engine
 from hpcddm.training.log import TrainingLog
 from hpcddm.training.meters import TrainingProgress
-from hpcddm.training.rank_agreement import RankAgreement
 from hpcddm.training.step_results import StepResults
+
+INTERVAL_SECONDS = 1.0
+"""Longest time between two agreements, as far as steps are not longer: a stop that is requested waits for the next."""
+
+
+class RankAgreement:
+    """Agreement of all ranks on their wishes, by messages between the hosts, so that no GPU is waited for.
+
+    most_steps: most steps between two agreements; fewer where they take longer than `SECONDS`, so that the time that
+    Slurm grants before the end of an allocation is left for saving. One rank on its own agrees at every step.
+    """
+
+    def __init__(self, most_steps: int) -> None:
+        self._group = dist.new_group(backend="gloo")
+        self._most_steps = most_steps if dist.get_world_size() > 1 else 1
+        self._interval = self._steps = 0
+        self._time = time.monotonic()
+
+    def is_due(self) -> bool:
+        """Count a step, and tell if the ranks are to agree after it; the same on all ranks."""
+        self._steps += 1
+        return self._steps > self._interval
+
+    def reach(self, *wishes: bool) -> tuple[bool, ...]:
+        """Return for each wish if any rank has it; collective."""
+        now = time.monotonic()
+        steps = max(1, min(int(INTERVAL_SECONDS * self._steps / max(now - self._time, 1e-9)), self._most_steps))
+        self._steps, self._time = 0, now
+        if dist.get_world_size() == 1:
+            return wishes
+        # All ranks go on for as many steps as the first proposes.
+        flags = torch.tensor([*wishes, steps if dist.get_rank() == 0 else 0], dtype=torch.int32)
+        dist.all_reduce(flags, dist.ReduceOp.MAX, group=self._group)
+        *agreed, proposed = flags.tolist()
+        self._interval = proposed - 1
+        return tuple(map(bool, agreed))
 
 
 class StateSaver:

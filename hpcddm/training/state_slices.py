@@ -13,7 +13,7 @@ from hpcddm.errors.printing import printable
 from hpcddm.files import checked_reads, tensors
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.files.tensor_file import TensorFile, TensorSpec
-from hpcddm.models.checkpoints.writing import save_tensors
+from hpcddm.files.tensors import save_tensors
 
 STARTS = "starts"
 """Key in a file's metadata of the first value of each parameter that the file holds, by name, as JSON."""

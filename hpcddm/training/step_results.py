@@ -11,10 +11,9 @@ from hpcddm.config.training import Training
 from hpcddm.data.loader import Loader
 from hpcddm.errors import UserError
 from hpcddm.jobs.unit import Unit
-from hpcddm.training.divergence import MAX_LOSS_GROWTH, diverged_error
 from hpcddm.training.engine import Engine
 from hpcddm.training.log import TrainingLog
-from hpcddm.training.meters import MeanLoss, TrainingProgress, crosses_multiple
+from hpcddm.training.meters import MAX_LOSS_GROWTH, MeanLoss, TrainingProgress, crosses_multiple, diverged_error
 
 MAX_SKIPPED = 100
 """Number of skipped steps in a row after which a training has diverged and ends."""

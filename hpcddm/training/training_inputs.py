@@ -20,7 +20,7 @@ from hpcddm.diffusion.spaces.base import Space
 from hpcddm.jobs.unit import Unit
 from hpcddm.randomness.keyed import RandomDraws
 from hpcddm.randomness.streams import of_training
-from hpcddm.runs.unit_settings import has_mirrored_latents
+from hpcddm.runs.unit_training import has_mirrored_latents
 
 
 def training_inputs(

@@ -8,13 +8,12 @@ import torch.distributed as dist
 
 from hpcddm.errors import UserError
 from hpcddm.files import atomic, guarded_writes, nfs_reads, tensors
+from hpcddm.files.tensors import save_tensors
 from hpcddm.jobs.unit import Unit
-from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.runs.unit_training import UnitTraining
 from hpcddm.runs.weights_files import first_missing_snapshot, missing_snapshot_error, weights_name
-from hpcddm.training.divergence import diverged_error
 from hpcddm.training.engine import Engine
-from hpcddm.training.meters import TrainingProgress
+from hpcddm.training.meters import TrainingProgress, diverged_error
 
 
 class WeightsWriter:

@@ -33,7 +33,7 @@ from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import MONOLITH, MONOLITH_ARM, REPORT, ROUTER, expert_keys
-from hpcddm.runs.unit_training import unit_training
+from hpcddm.runs.unit_training import resolve_training
 from hpcddm.runs.weights_files import selected_training_costs
 from hpcddm.sampling import nfe
 from hpcddm.stages.evaluation.draw import arm_names
@@ -74,7 +74,8 @@ def recipe_of(experiment: Experiment, arm: str) -> tuple[int, float, int]:
     """
     experts = 1 if arm == MONOLITH_ARM else experiment.cluster.experts
     is_monolith = arm == MONOLITH_ARM
-    trainings = [unit_training(experiment, key) for key in ([MONOLITH] if is_monolith else expert_keys(experiment))]
+    keys = [MONOLITH] if is_monolith else expert_keys(experiment)
+    trainings = [resolve_training(experiment, key).settings for key in keys]
     recipes = {(own.learning_rate, own.batch) for own in trainings}
     if len(recipes) > 1:
         raise UserError(f"K={experts} {arm}: experts have several learning rates or batches, {sorted(recipes)}")

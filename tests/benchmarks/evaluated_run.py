@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Int64
 
 import hpcddm
-from hpcddm.data.run_samples import CLUSTER, choose_evaluation_samples, open_catalog
+from hpcddm.data.evaluation_set import choose_evaluation_samples
+from hpcddm.data.run_samples import CLUSTER, open_catalog
 from hpcddm.errors import UserError
 from hpcddm.runs.files import EVALUATION, MEASUREMENTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN

@@ -22,6 +22,7 @@ from hpcddm.config.training import Training
 from hpcddm.jobs.devices import DTYPES, device_name
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.open_attempt import open_attempt
+from hpcddm.models.base import prepare_blocks
 from hpcddm.models.flops import training_flops, unallocated
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
@@ -29,7 +30,6 @@ from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.placements.base import Placement
 from hpcddm.sampling.placements.lru import GIB
 from hpcddm.sampling.sampler import sample
-from hpcddm.training import blocks
 from hpcddm.training.checkpoints import Checkpoints, PublishedState
 from hpcddm.training.engine import Engine
 from tests.diffusion.spaces.examples import network_data, pixels
@@ -184,7 +184,7 @@ class Trainer:
             allow_fp16(1000)
         join_alone("nccl" if setup.target.type == "cuda" else "gloo")
         model = setup.placed()
-        blocks.prepare_blocks(model, every, compiled)
+        prepare_blocks(model, every, compiled)
         settings = {"images": 10**9, "batch": setup.batch, "learning_rate": 1e-4, "ema_halflife_images": 10_000}
         self.engine = Engine(model, Training(**settings, precision=precision), RANKS, setup.target)
         self.inputs = [one.to(setup.target) for one in setup.inputs(setup.batch)]

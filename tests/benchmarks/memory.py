@@ -21,7 +21,7 @@ from hpcddm.commands.planning import memory
 from hpcddm.commands.planning.live_memory import LiveBytes
 from hpcddm.jobs.devices import DTYPES
 from hpcddm.jobs.job_environment import Ranks
-from hpcddm.training import blocks
+from hpcddm.models.base import prepare_blocks
 from hpcddm.training import engine as engines
 from hpcddm.training.engine import BUCKET, Engine
 from hpcddm.training.meters import peak_memory_gib
@@ -107,7 +107,7 @@ def measure(own: Configuration, root: Path) -> dict[str, Any]:
         idle, losses, started = _resident(), [], 0.0
         with LiveBytes() as live:
             model = own.build()
-            blocks.prepare_blocks(model, own.every, compiled=False)
+            prepare_blocks(model, own.every, compiled=False)
             settings = training(precision=own.precision, batch=own.micro_batch * own.parts * own.ranks)
             place = Ranks(rank, rank, own.ranks, 1, "me")
             engine = Engine(model, settings, place, torch.device("cpu"), own.stage, own.parts)

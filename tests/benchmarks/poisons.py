@@ -20,14 +20,14 @@ from hpcddm.data import run_samples
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.evaluation.expert_probe import ProbeLosses
-from hpcddm.exchange.contract import PROBE_SAMPLES
 from hpcddm.models import build_denoiser
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
-from hpcddm.runs.ranges import HELDOUT, TRAIN
+from hpcddm.runs.ranges import HELDOUT, PROBE_SAMPLES, TRAIN
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import expert_key
+from hpcddm.runs.unit_training import resolve_training
 from hpcddm.sampling.heldout_loss import LEVELS, HeldoutLoss
 from hpcddm.training.loop import load_weights
 from hpcddm.training.training_inputs import x0_of
@@ -81,12 +81,12 @@ class Site:
 
     @cached_property
     def _constant(self) -> list[list[float]]:
-        loss = HeldoutLoss(self.experiment, self.unit, 0)
+        loss = HeldoutLoss(self.experiment, self.unit, resolve_training(self.experiment, expert_key(0)))
         return [[loss.of_constant(own, level) for level in LEVELS if len(own)] for own in self.probe]
 
     def measure(self, network: nn.Module) -> ProbeLosses:
         """Measure a network as the coordinator does."""
-        loss = HeldoutLoss(self.experiment, self.unit, 0)
+        loss = HeldoutLoss(self.experiment, self.unit, resolve_training(self.experiment, expert_key(0)))
         losses = [[loss.of_network(network, own, level, CPU) for level in LEVELS if len(own)] for own in self.probe]
         return ProbeLosses(list(LEVELS), losses, self._constant)
 

@@ -16,8 +16,9 @@ import torch.nn.functional as F
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
+from hpcddm.data.evaluation_set import choose_evaluation_samples
 from hpcddm.data.reader import CatalogReader
-from hpcddm.data.run_samples import choose_evaluation_samples, open_catalog
+from hpcddm.data.run_samples import open_catalog
 from hpcddm.diffusion.spaces.pixels import pixels_to_values, values_to_pixels
 from hpcddm.evaluation.metrics.fd import frechet_distance
 from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics

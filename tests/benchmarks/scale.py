@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcddm.config.variant_files import VARIANTS_VARIABLE
+from hpcddm.config.variants import VARIANTS_VARIABLE
 from hpcddm.loading.content_hashes import with_tar_counts
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest

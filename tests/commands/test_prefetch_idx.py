@@ -9,10 +9,10 @@ from hashlib import sha256
 
 import pytest
 
-from hpcddm.commands import prefetch, prefetch_data
-from hpcddm.loading import missing_images
+from hpcddm.commands import prefetch
+from hpcddm.loading import content_hashes
+from hpcddm.loading.content_hashes import images_note
 from hpcddm.loading.load_experiment import load_experiment
-from hpcddm.loading.missing_images import images_note
 from hpcddm.sources.downloads import idx_files
 from hpcddm.sources.downloads.idx_files import FASHION_MNIST
 from tests.helpers import REPOSITORY, hpcddm, write_experiment, write_source
@@ -28,7 +28,7 @@ esac
 
 def know(files, monkeypatch):
     """Let these be the only data set that can be fetched."""
-    for module in (idx_files, prefetch, missing_images):
+    for module in (idx_files, prefetch, content_hashes):
         monkeypatch.setattr(module, "IDX_FILES", (files,))
 
 
@@ -124,12 +124,3 @@ def test_images_of_every_shipped_experiment_come_along_or_can_be_had(name, tmp_p
         # WordNet, which concepts need, is not their images.
         noted = [line.endswith(images_note(name)) for line in described]
         assert FASHION_MNIST.name in fetched or (noted and all(noted))
-
-
-def test_prefetch_of_pictures_that_are_not_there_says_so(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_experiment(tmp_path)
-    done = hpcddm("prefetch", "tiny.yaml")
-    said = f"images   {tmp_path / 'images'}: not there, and prefetch cannot fetch it. Put your own images"
-    assert done.output.startswith(said)
-    assert prefetch_data.offline_advice(FASHION_MNIST).count("http://") == 4

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from hpcddm.config.autoencoders import AutoencoderSettings
+from hpcddm.config.conditions import TextEncoderSettings
 from hpcddm.config.image_encoders import ImageEncoderSettings
-from hpcddm.config.text_encoders import TextEncoderSettings
+from hpcddm.config.spaces import AutoencoderSettings
 from hpcddm.config.weights import list_files
 from hpcddm.encoders.image.dinov2 import DinoV2Settings, stated_preparation
 from hpcddm.errors import UserError

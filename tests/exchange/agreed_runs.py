@@ -26,7 +26,7 @@ from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.state_seals import output_seal
 from hpcddm.runs.stored_results import list_results
 from hpcddm.runs.unit_keys import EXPERT_LISTS, expert_keys, expert_of
-from hpcddm.runs.unit_training import unit_training
+from hpcddm.runs.unit_training import resolve_training
 from hpcddm.runs.weights_files import training_costs, weights_names
 from tests.helpers import DATA_STAGES, finish, hpcddm, tiny
 
@@ -129,7 +129,7 @@ def expected(experiment: Experiment, run: RunDir, key: str) -> Manifest:
 def hand_made_contract(folder: Path, experiment: Experiment, run: RunDir) -> Contract:
     tables, experts = {}, {}
     for key, site in zip(expert_keys(experiment), SITES, strict=True):
-        table, training = table_of(experiment, key), unit_training(experiment, key)
+        table, training = table_of(experiment, key), resolve_training(experiment, key).settings
         name = atomic.digest({own: asdict(tensor) for own, tensor in table.items()})
         tables[name] = table
         wanted = expected(experiment, run, key)
@@ -153,15 +153,15 @@ def random_weights(experiment: Experiment, key: str, seed: int) -> dict[str, tor
 
 def train(runs: Agreed, run: RunDir, seed: int, **changed: torch.Tensor) -> None:
     """Make the expert complete, as its training would have; weights are random, some of them given."""
-    folder, training = run.unit(KEY), unit_training(runs.experiment, KEY)
-    names = weights_names(training)
+    folder, training = run.unit(KEY), replace(resolve_training(runs.experiment, KEY), flops_per_image=FLOPS)
+    names = weights_names(training.settings)
     for number, name in enumerate(names):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         save_file(random_weights(runs.experiment, KEY, 10 * seed + number) | changed, folder / name)
     atomic.write_json(folder / CURVE, [[16, 0.5], [32, 0.001234567890123456]])
     wanted = expected(runs.experiment, run, KEY)
     seen = list_results({EXPERT_LISTS: manifest.read(run.unit(EXPERT_LISTS))}, expert_of(KEY))
-    results = seen | training_costs(training, FLOPS) | {"skipped_steps": 1}
+    results = seen | training_costs(training) | {"skipped_steps": 1}
     record = {"world_size": 2, "code": "c0de", "torch": "2.13.0", "commit": "f" * 40, "finished": FINISHED}
     outputs = manifest.describe_outputs(folder, [*names, CURVE])
     make_secret()

@@ -9,10 +9,10 @@ from safetensors.numpy import load_file, save_file
 from hpcddm.collaboration.contract_settings import with_agreed_probe
 from hpcddm.data.run_samples import clusters, open_catalog, probe_samples
 from hpcddm.errors import ConfigError
-from hpcddm.exchange.contract import PROBE, PROBE_SAMPLES
+from hpcddm.exchange.contract import PROBE
 from hpcddm.runs import manifest
 from hpcddm.runs.files import WEIGHTS
-from hpcddm.runs.ranges import HELDOUT
+from hpcddm.runs.ranges import HELDOUT, PROBE_SAMPLES
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from tests.exchange.collaboration import Collaboration

@@ -3,7 +3,7 @@
 import pytest
 from PIL import Image
 
-from hpcddm.config import variant_files, variants
+from hpcddm.config import variants
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.errors import UserError
 from hpcddm.evaluation.concepts.vocabulary import Concept, Vocabulary
@@ -44,7 +44,7 @@ def twice(tmp_path, monkeypatch):
     (tmp_path / "variants/sources").mkdir(parents=True)
     (tmp_path / "variants/sources/twice.py").write_text(TWICE)
     write_source(tmp_path / "images")
-    monkeypatch.setenv(variant_files.VARIANTS_VARIABLE, str(tmp_path / "variants"))
+    monkeypatch.setenv(variants.VARIANTS_VARIABLE, str(tmp_path / "variants"))
     variants.list_variants.cache_clear()
     yield {"name": "twice", "folder": "images"}
     variants.list_variants.cache_clear()

@@ -18,6 +18,7 @@ from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.runs.unit_keys import MONOLITH, ROUTER, expert_key
+from hpcddm.runs.unit_training import resolve_training
 from tests.helpers import CLASSES, SIDE, tiny, write_source
 
 TEXT = {"name": "text", "encoder": {"name": "words"}, "tokens": 6}
@@ -60,7 +61,7 @@ def unit_of_a_run(experiment, folder, key=MONOLITH, **results):
 def begin(experiment, unit):
     """A denoiser as the training loop starts it where there is no state."""
     model = built(experiment)
-    build_denoiser.initial_weights_loader(experiment, unit)(model)
+    build_denoiser.initial_weights_loader(resolve_training(experiment, unit.key), unit)(model)
     return model
 
 
@@ -75,7 +76,7 @@ def test_a_denoiser_starts_from_the_weights_that_it_is_given(tmp_path):
     assert not torch.equal(built(experiment).trunk.embed_patch.weight, weights["trunk.embed_patch.weight"])
     model = begin(experiment, unit_in(tmp_path / "run"))
     assert all(torch.equal(values, weights[name]) for name, values in model.state_dict().items())
-    assert build_denoiser.initial_weights_loader(tiny(tmp_path), unit_in(tmp_path)) is None
+    assert build_denoiser.initial_weights_loader(resolve_training(tiny(tmp_path), MONOLITH), unit_in(tmp_path)) is None
 
 
 @pytest.mark.parametrize(
@@ -92,43 +93,8 @@ def test_weights_of_another_network_are_refused_and_change_nothing(tmp_path, cha
     model = built(experiment)
     before = {name: values.clone() for name, values in model.state_dict().items()}
     with pytest.raises(UserError, match=words):
-        build_denoiser.initial_weights_loader(experiment, unit_in(tmp_path))(model)
+        build_denoiser.initial_weights_loader(resolve_training(experiment, MONOLITH), unit_in(tmp_path))(model)
     assert all(torch.equal(values, before[name]) for name, values in model.state_dict().items())
-
-
-@pytest.mark.parametrize("content", [None, b"", b"torn"])
-def test_a_file_that_holds_no_weights_is_named(tmp_path, content):
-    if content is not None:
-        (tmp_path / "seed.safetensors").write_bytes(content)
-    refused(tmp_path, "seed.safetensors: no weights to start from", experts__init_from=START)
-
-
-UNLIKE = [
-    ({"experts__model__heads": 2}, {}, "experts.model.heads is 1 and the file's is 2"),
-    ({"experts__model__time_spacing": "diffusers"}, {}, "time_spacing is original and the file's is diffusers"),
-    ({"experts__objective": OTHER}, {}, "experts.objective.name is flow_matching and the file's is epsilon"),
-    ({}, {"data__condition": TEXT}, "data.condition is text and the file's is class"),
-    ({}, {"experts__model__condition": "none"}, "experts.model.condition is none and the file's is given"),
-]
-"""What the file says of itself, the experiment, and the error."""
-
-
-@pytest.mark.parametrize("there, here, words", UNLIKE)
-def test_what_no_tensor_tells_is_refused_by_what_the_file_says(tmp_path, there, here, words):
-    file = unit_of_a_run(tiny(tmp_path, **there), tmp_path / "other")
-    changes = here | {"experts__init_from": {"weights": "other/train/monolith/weights.safetensors"}}
-    refused(tmp_path, f"{words}; .*hpcddm convert", **changes)
-    if there:
-        # The same tensors that say nothing of themselves are taken, and that is said.
-        file.with_name("manifest.json").unlink()
-        begin(tiny(tmp_path, **changes), unit_in(tmp_path))
-
-
-def test_a_file_that_says_nothing_is_taken_with_a_note(tmp_path, capsys):
-    experiment = tiny(tmp_path, experts__init_from=START)
-    weights_of(experiment, tmp_path)
-    begin(experiment, unit_in(tmp_path))
-    assert "seed.safetensors says nothing of itself" in capsys.readouterr().err
 
 
 def test_a_file_of_another_path_is_taken_with_a_note(tmp_path, capsys):
@@ -152,7 +118,7 @@ def test_an_overridden_expert_is_held_to_its_own_settings_and_named_by_its_own_k
     start = {"weights": "other/train/monolith/weights.safetensors"}
     mixed = [{"clusters": [1], "objective": OTHER, "init_from": start}]
     experiment = tiny(tmp_path, experts__overrides=mixed)
-    assert build_denoiser.initial_weights_loader(experiment, unit_in(tmp_path, expert_key(0))) is None
+    assert build_denoiser.initial_weights_loader(resolve_training(experiment, expert_key(0)), unit_in(tmp_path)) is None
     words = "experts.overrides.0.objective.name is epsilon and the file's is flow_matching"
     refused(tmp_path, words, expert_key(1), experts__overrides=mixed)
 
@@ -172,10 +138,11 @@ def test_a_router_is_refitted_from_the_same_network_only(tmp_path):
     file = unit_of_a_run(other, tmp_path / "other", ROUTER, images=64, train_flops=500)
     refit = {"weights": str(file)}
     with pytest.raises(UserError, match="router.model.heads is 1 and the file's is 2; only the number of experts"):
-        build_router.build_initialised(tiny(tmp_path, router__refit=refit), unit_in(tmp_path, ROUTER))
+        again = tiny(tmp_path, router__refit=refit)
+        build_router.build_initialised(again, resolve_training(again, ROUTER), unit_in(tmp_path, ROUTER))
     experiment, unit = tiny(tmp_path, router__refit=refit, router__model__heads=2), unit_in(tmp_path, ROUTER)
-    build_router.build_initialised(experiment, unit)
-    assert build_denoiser.initial_weights_record(experiment, unit)["start"] == {
+    build_router.build_initialised(experiment, resolve_training(experiment, unit.key), unit)
+    assert build_denoiser.initial_weights_record(resolve_training(experiment, unit.key), unit)["start"] == {
         "sha256": atomic.sha256(file), "source": "router/all", "images": 64, "train_flops": 500,
     }  # fmt: skip
 
@@ -189,8 +156,8 @@ def test_the_manifest_says_what_a_unit_started_from_and_what_that_had_cost(tmp_p
     expected = {"sha256": atomic.sha256(file), "source": "train/monolith", "images": 130, "train_flops": 7500}
     # The unit may be complete long after its start is gone.
     file.unlink()
-    assert build_denoiser.initial_weights_record(experiment, unit) == {"start": expected}
-    assert build_denoiser.initial_weights_record(tiny(tmp_path), unit) == {}
+    assert build_denoiser.initial_weights_record(resolve_training(experiment, unit.key), unit) == {"start": expected}
+    assert build_denoiser.initial_weights_record(resolve_training(tiny(tmp_path), unit.key), unit) == {}
 
 
 def test_a_text_model_starts_from_another_experiments_whatever_its_prompts(tmp_path):

@@ -19,7 +19,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from hpcddm.config.variant_files import VARIANTS_VARIABLE
+from hpcddm.config.variants import VARIANTS_VARIABLE
 from hpcddm.jobs.attempt_records import AttemptRecord, read_records
 from tests.helpers import DATA_STAGES, REPOSITORY
 from tests.whole_runs import TINY, hpcddm

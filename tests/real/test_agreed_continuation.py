@@ -15,7 +15,8 @@ from safetensors.numpy import load_file, save_file
 
 from hpcddm.files import atomic
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.state_seals import SEAL, state_seal
+from hpcddm.runs.state_seals import state_seal
+from hpcddm.runs.training_states import SEAL
 from tests.exchange.collaboration import Collaboration
 from tests.helpers import REPOSITORY
 from tests.whole_runs import hpcddm

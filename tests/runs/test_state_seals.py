@@ -22,8 +22,8 @@ from hpcddm.launch.slurm.client import call_slurm
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import state_seals
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.state_seals import SEAL, VARIABLE, StateSeal, state_seal
-from hpcddm.runs.training_states import FORMAT, folder_name
+from hpcddm.runs.state_seals import state_seal
+from hpcddm.runs.training_states import FORMAT, SEAL, SEAL_VARIABLE, StateSeal, folder_name
 from tests.exchange.agreed_runs import KEY, Agreed, agreed_runs, expected
 from tests.helpers import hpcddm
 
@@ -168,11 +168,11 @@ def test_a_job_that_does_not_see_the_secret_has_the_key_of_its_contract_alone(ru
     variables = state_seals.job_variables(runs.partner)
     state = seal(runs.partner).sealed(STATE)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "unseen"))
-    monkeypatch.setenv(VARIABLE, variables[VARIABLE])
+    monkeypatch.setenv(SEAL_VARIABLE, variables[SEAL_VARIABLE])
     assert seal(runs.partner).holds(state)
     assert state_seals.job_variables(runs.partner) == variables, "what a job submits has its key"
-    for text in (f"{'1' * 32}:{variables[VARIABLE][33:]}", f"{runs.contract.id}:no key", "nothing"):
-        monkeypatch.setenv(VARIABLE, text)
+    for text in (f"{'1' * 32}:{variables[SEAL_VARIABLE][33:]}", f"{runs.contract.id}:no key", "nothing"):
+        monkeypatch.setenv(SEAL_VARIABLE, text)
         assert seal(runs.partner).key is None
         with pytest.raises(UserError, match="has no key for its training states"):
             seal(runs.partner).require_key()
@@ -180,7 +180,7 @@ def test_a_job_that_does_not_see_the_secret_has_the_key_of_its_contract_alone(ru
 
 
 def test_a_key_is_handed_to_slurm_and_is_in_no_file_of_the_run(runs, monkeypatch):
-    assert call_slurm("env", variables={VARIABLE: "x:y"}).stdout.splitlines().count(f"{VARIABLE}=x:y") == 1
+    assert call_slurm("env", variables={SEAL_VARIABLE: "x:y"}).stdout.splitlines().count(f"{SEAL_VARIABLE}=x:y") == 1
     seen = []
 
     def call(*command, variables):
@@ -192,7 +192,7 @@ def test_a_key_is_handed_to_slurm_and_is_in_no_file_of_the_run(runs, monkeypatch
     array = ArraySpec("tiny-train", [KEY], [runs.partner.spec(KEY)], launcher.site.resources_for("train"), [], 1)
     launcher.submit(array, "aaaabbbbcccc", "0001-train.sbatch")
     assert seen == [state_seals.job_variables(runs.partner)]
-    key = seen[0][VARIABLE].partition(":")[2]
+    key = seen[0][SEAL_VARIABLE].partition(":")[2]
     assert bytes.fromhex(key) == seal(runs.partner).key and key not in repr(seal(runs.partner))
     known = (key.encode(), bytes.fromhex(key), trusted_submissions.secret())
     files = [path for path in runs.partner.root.rglob("*") if path.is_file()]

@@ -10,6 +10,8 @@ from torch import nn
 from hpcddm.data import run_samples
 from hpcddm.randomness import keyed
 from hpcddm.randomness.streams import PROBE_NOISE
+from hpcddm.runs.unit_keys import expert_key
+from hpcddm.runs.unit_training import resolve_training
 from hpcddm.sampling.heldout_loss import LEVELS, HeldoutLoss
 from tests.helpers import tiny
 from tests.sampling.mixtures import FORMS
@@ -36,7 +38,8 @@ def loss_of(tmp_path, heldout_clusters):
 
     def make(**objective):
         unit = SimpleNamespace(key="probe/expert-01", input=None)
-        return HeldoutLoss(tiny(tmp_path, experts__objective=objective), unit, 1)
+        experiment = tiny(tmp_path, experts__objective=objective)
+        return HeldoutLoss(experiment, unit, resolve_training(experiment, expert_key(1)))
 
     return make
 

@@ -13,11 +13,11 @@ from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_key
-from hpcddm.runs.unit_training import unit_training
+from hpcddm.runs.unit_training import resolve_training
 from hpcddm.runs.weights_files import WeightsChoice, power_average_name, weights_file, weights_name
 from hpcddm.sampling import load_ensemble, posthoc_ema
 from hpcddm.training import ema, flops_budget
-from hpcddm.training.power_ema import exponent
+from hpcddm.training.ema import exponent
 from tests.helpers import JOINED, hpcddm, tiny
 
 KEPT = {"experts__training__images": 640, "experts__training__snapshots": [100, 320, 640]}
@@ -44,10 +44,10 @@ def publish(folder, key, files, results=None):
 
 def test_a_snapshot_is_taken_at_the_first_step_that_reaches_it(tmp_path):
     experiment = tiny(tmp_path, **KEPT, distill={"share": 0.25}, experts__extra=[JOINED | {"images": 200}])
-    assert unit_training(experiment, expert_key(0)).by_experiment_number == {100: 56, 320: 160, 640: 320}
-    assert unit_training(experiment, STUDENT).by_experiment_number == {100: 28, 320: 80, 640: 160}
+    assert resolve_training(experiment, expert_key(0)).settings.by_experiment_number == {100: 56, 320: 160, 640: 320}
+    assert resolve_training(experiment, STUDENT).settings.by_experiment_number == {100: 28, 320: 80, 640: 160}
     # As many steps as the others', of which it makes fewer.
-    assert unit_training(experiment, expert_key("hats")).by_experiment_number == {100: 56, 320: 160}
+    assert resolve_training(experiment, expert_key("hats")).settings.by_experiment_number == {100: 56, 320: 160}
     name = "snapshots/images-000000000640.safetensors"
     others = {ROUTER: "weights.safetensors", expert_key("hats"): "weights.safetensors"}
     assert files_of(experiment, 640) == dict.fromkeys([MONOLITH, STUDENT, expert_key(0)], name) | others
@@ -59,18 +59,22 @@ def test_a_snapshot_is_taken_at_the_first_step_that_reaches_it(tmp_path):
 def test_the_monoliths_snapshots_cost_what_those_of_experts_and_router_cost(tmp_path, overrides, router_snapshots):
     changes = {"experts__overrides": overrides, "router__training__snapshots": router_snapshots}
     experiment = tiny(tmp_path, **KEPT, **changes)
-    monolith = flops_budget.training_of(experiment, MONOLITH)
-    *experts, dense = flops_budget.flops_of_experts(experiment, (0, 1, None), flops_budget.train_flops)
+    monolith = flops_budget.training_of(experiment, MONOLITH).settings
+    *experts, dense = (
+        flops_budget.train_flops(experiment, experiment.expert_config(expert)) for expert in (0, 1, None)
+    )
     per_image = flops_budget.router_fit_flops(experiment) // 320
     for place, (number, images) in enumerate(monolith.by_experiment_number.items()):
-        seen = [unit_training(experiment, expert_key(expert)).by_experiment_number[number] for expert in (0, 1)]
+        seen = [
+            resolve_training(experiment, expert_key(expert)).settings.by_experiment_number[number] for expert in (0, 1)
+        ]
         own = [images * flops for images, flops in zip(seen, experts, strict=True)]
-        routed = unit_training(experiment, ROUTER).snapshots[place] if router_snapshots else 320
+        routed = resolve_training(experiment, ROUTER).settings.snapshots[place] if router_snapshots else 320
         assert abs(images * dense - sum(own) - routed * per_image) <= 8 * dense and images % 16 == 0
     assert images == monolith.images
     # More images move none of those before them.
     longer = tiny(tmp_path, **(KEPT | {"experts__training__images": 6400}), **changes)
-    longer = flops_budget.training_of(longer, MONOLITH)
+    longer = flops_budget.training_of(longer, MONOLITH).settings
     assert longer.snapshots == monolith.snapshots and longer.images > 6 * monolith.images
 
 
@@ -117,7 +121,7 @@ def test_further_averages_are_hashed_and_have_files_at_the_end_and_of_every_snap
     # An average cannot be had of a training that has begun without it.
     plain = {unit.key: unit.expected({}) for unit in plan_units(tiny(tmp_path)) if unit.stage == "train"}
     assert all(unit.trajectory != units[key].trajectory for key, unit in plain.items())
-    averages = ema.update_weights(unit_training(experiment, expert_key(0)))
+    averages = ema.update_weights(resolve_training(experiment, expert_key(0)).settings)
     assert list(averages) == ["ema", "power-0.05", "power-0.1"]
     assert [weights_name(number, average) for number in (None, 32) for average in averages] == [
         f"{stem}{added}.safetensors"

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hpcddm.config import variants
-from hpcddm.config.strategies import StrategySettings, parse
+from hpcddm.config.sampling import StrategySettings, parse_strategy
 from hpcddm.errors import ConfigError
 from hpcddm.sampling.strategies.base import Strategy, draw_expert
 from tests.sampling.fields import context, posterior
@@ -17,7 +17,7 @@ FOUR = SimpleNamespace(cluster=SimpleNamespace(experts=4))
 
 def routing_weights(name, given=None, at=None, renormalise=True):
     given = posterior() if given is None else given
-    strategy, at = variants.create(Strategy, parse(name)), at or context(len(given))
+    strategy, at = variants.create(Strategy, parse_strategy(name)), at or context(len(given))
     return strategy.normalised_weights(given, at) if renormalise else strategy.routing_weights(given, at)
 
 
@@ -29,14 +29,14 @@ LABELS |= {"full-until-0.50-then-top1": "full-until-0.5-then-top-1"}
 
 @pytest.mark.parametrize(("name", "label"), LABELS.items())
 def test_names_have_one_label(name, label):
-    assert parse(name).label == parse(label).label == label
-    parse(name).check(SimpleNamespace(cluster=SimpleNamespace(experts=12)))
+    assert parse_strategy(name).label == parse_strategy(label).label == label
+    parse_strategy(name).check(SimpleNamespace(cluster=SimpleNamespace(experts=12)))
 
 
 @pytest.mark.parametrize("name", [*"top top0 top-0 topk Full sample-0 nucleus per-trajectory-2".split(), "full ", ""])
 def test_an_unknown_name_is_answered_with_the_valid_ones(name):
     with pytest.raises(ConfigError) as error:
-        parse(name)
+        parse_strategy(name)
     for variant in variants.list_variants(StrategySettings.package):
         assert variants.settings_class(StrategySettings.package, variant).usage in str(error.value)
 
@@ -60,12 +60,12 @@ def test_an_unknown_name_is_answered_with_the_valid_ones(name):
 )
 def test_what_makes_no_sense_is_refused_in_one_line(name, message):
     with pytest.raises((ValueError, ConfigError), match=message) as error:
-        parse(name).check(FOUR)
+        parse_strategy(name).check(FOUR)
     assert "\n" not in str(error.value)
 
 
 def test_every_strategy_is_covered():
-    assert {parse(name).name for name in NAMES} == set(variants.list_variants(StrategySettings.package))
+    assert {parse_strategy(name).name for name in NAMES} == set(variants.list_variants(StrategySettings.package))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -77,20 +77,6 @@ def test_weights_are_a_distribution_over_possible_experts(name):
     assert found.shape == (200, 4) and (found >= 0).all()
     assert not found[given == 0].any()
     torch.testing.assert_close(found.sum(1), torch.ones(200, dtype=torch.float64))
-
-
-@pytest.mark.parametrize("name", ["top-4", "threshold-0", "sample-4", "sample-4-at-3", "full-until-0.5-then-top-4"])
-@pytest.mark.parametrize("renormalise", [True, False])
-def test_taking_all_experts_is_full(name, renormalise):
-    torch.testing.assert_close(routing_weights(name, renormalise=renormalise), posterior(), rtol=1e-14, atol=0)
-
-
-def test_nucleus_of_all_mass_is_sample_1():
-    given = posterior(500)
-    for suffix in ("", "-at-0.5", "-at-3"):
-        sampled = routing_weights(f"sample-1{suffix}", given)
-        assert torch.equal(routing_weights(f"nucleus-1{suffix}", given), sampled)
-        assert not torch.equal(routing_weights(f"nucleus-0.5{suffix}", given), sampled)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
@@ -171,11 +157,6 @@ def test_a_switch_changes_when_the_noise_has_fallen():
     for time, name in ((1.0, "full"), (0.51, "full"), (0.5, "top-1"), (0.1, "top-1")):
         found = routing_weights("full-until-0.5-then-top-1", at=context(50, time=time))
         assert torch.equal(found, routing_weights(name))
-
-
-def test_only_the_oracle_needs_no_router_and_only_once_keeps_its_draw():
-    assert [name for name in NAMES if not parse(name).needs_router] == ["oracle"]
-    assert [name for name in NAMES if parse(name).per_trajectory] == ["per-trajectory"]
 
 
 def test_the_smallest_and_the_largest_number_draw_experts_that_have_weight():

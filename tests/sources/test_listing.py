@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcddm.config import variant_files, variants
+from hpcddm.config import variants
 from hpcddm.sources import listing
 from tests.data.oddities import HEIC, JPEG_XL, class_folder, encoded
 from tests.data.refusals import assert_refused
@@ -162,7 +162,7 @@ def test_pipes_and_sockets_are_not_opened(folder, monkeypatch):
 def nobody(monkeypatch):
     """A user without any permission, as root has all."""
     # The checkout may be where nobody else can look.
-    monkeypatch.setattr(variant_files, "list_files", cache(variant_files.list_files))
+    monkeypatch.setattr(variants, "list_files", cache(variants.list_files))
     variants.import_variant("sources", "image_folder")
     if os.geteuid() == 0:
         os.seteuid(65534)

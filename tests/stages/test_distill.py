@@ -45,7 +45,7 @@ def student(x, t, classes):
 @pytest.mark.parametrize("by", ["cluster", "router"])
 def test_with_flow_matching_the_student_is_led_to_one_teachers_velocity(tmp_path, by):
     experiment, given = tiny(tmp_path, distill={"teacher": by, "share": 0.5}), batch()
-    losses = distill_job._loss(experiment, lambda device: ensemble())(student, given)
+    losses = distill_job._loss(experiment, experiment.expert_config(), lambda device: ensemble())(student, given)
     t, classes = given.time, given.condition
     time = t.view(-1, 1, 1, 1).double()
     x = (1 - time) * given.x0 + time * given.noise
@@ -58,7 +58,7 @@ def test_with_flow_matching_the_student_is_led_to_one_teachers_velocity(tmp_path
 
 def test_a_student_of_another_objective_is_asked_in_its_own_coordinates(tmp_path):
     experiment, given = tiny(tmp_path, distill={"share": 0.5}, experts__objective=COSINE), batch()
-    losses = distill_job._loss(experiment, lambda device: ensemble())(student, given)
+    losses = distill_job._loss(experiment, experiment.expert_config(), lambda device: ensemble())(student, given)
     angle = (given.time.double() * torch.pi / 2).view(-1, 1, 1, 1)
     noisy = angle.cos() * given.x0 + angle.sin() * given.noise
     # The same state on the linear path, where eps = x + (1 - t) v.

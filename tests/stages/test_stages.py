@@ -1,4 +1,3 @@
-import ast
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -7,43 +6,28 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from hpcddm.data import run_samples
+from hpcddm.data import evaluation_set, run_samples
 from hpcddm.data.reader import ArrayReader
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
 from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.models import build_classifier as evaluators
-from hpcddm.pipeline.unit_graph import STAGES, plan_units
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
-from hpcddm.runs.unit_training import unit_training
-from hpcddm.sampling.draw_images import oracle_clusters
+from hpcddm.runs.unit_training import resolve_training
 from hpcddm.stages.report import report_job
 from hpcddm.stages.training import evaluators_job
 from hpcddm.training import flops_budget
 from hpcddm.training.loop import TrainingResult
-from tests.helpers import REPOSITORY, SIDE, tiny
-
-
-def test_exactly_the_stages_that_train_have_more_than_one_rank():
-    training = set()
-    for file in (REPOSITORY / "hpcddm" / "stages").rglob("*_job.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module == "hpcddm.training.loop":
-                training |= {file.stem.removesuffix("_job") for alias in node.names if alias.name == "train"}
-    assert training == {stage.name for stage in STAGES.values() if stage.is_collective}
-
-
-def test_the_oracle_goes_round_the_heldout_images_of_a_class():
-    labels, clusters = np.array([0, 1, 0, 1, 0]), np.array([5, 6, 7, 8, 9])
-    assert oracle_clusters(labels, clusters, [0, 0, 1, 0, 0, 1, 1], "ab").tolist() == [5, 7, 6, 9, 5, 8, 6]
+from tests.helpers import SIDE, tiny
 
 
 @pytest.mark.parametrize("images", [64, 70])
 def test_the_experts_together_see_what_the_monolith_sees_without_the_routers_share(tmp_path, images):
     experiment = tiny(tmp_path, experts__training__images=images, experts__training__warmup_images=32)
-    one, total = unit_training(experiment, expert_key(0)), experiment.experts.training
+    one, total = resolve_training(experiment, expert_key(0)).settings, experiment.experts.training
     experts = experiment.cluster.experts
     assert one.batch * experts == total.batch and one.images % one.batch == 0
     assert total.images <= one.images * experts < total.images + total.batch
@@ -54,14 +38,16 @@ def test_the_experts_together_see_what_the_monolith_sees_without_the_routers_sha
 def test_a_measuring_network_is_trained_from_its_own_seed_and_not_the_experiments(tmp_path, monkeypatch, own_seed):
     tasks = []
     done = TrainingResult([], {}, {})
-    monkeypatch.setattr(evaluators_job, "train", lambda task, training, unit: tasks.append(task) or done)
+    monkeypatch.setattr(
+        evaluators_job, "train", lambda task, own, unit: tasks.append((own.seed, task.batches.draws)) or done
+    )
     images = ArrayReader(np.zeros((1, SIDE, SIDE, 1), np.uint8), np.zeros(1, int), np.zeros(1, int))
     monkeypatch.setattr(run_samples, "training_reader", lambda settings, unit: nullcontext(images))
     unit = SimpleNamespace(key="evaluators/classifier", name="classifier", ranks=SimpleNamespace(rank=1))
     for seed in (0, 1):
         evaluators_job.run(tiny(tmp_path, seed=seed, evaluators__classifier__seed=own_seed), unit)
     # The stream keeps its name, so that its random numbers stay.
-    assert [(task.seed, task.batches.draws.stream) for task in tasks] == [(own_seed, "critics/judge")] * 2
+    assert [(seed, draws.seed, draws.stream) for seed, draws in tasks] == [(own_seed, own_seed, "critics/judge")] * 2
 
 
 def test_a_measuring_network_that_is_given_is_taken_as_it_is(tmp_path, monkeypatch):
@@ -119,9 +105,9 @@ OWN = {"clusters": [1], "images": 101, "batch": 24, "learning_rate": 0.5}
 )
 def test_all_arms_cost_the_same(tmp_path, mixed):
     experiment = tiny(tmp_path, router__training__images=1600, experts__overrides=mixed)
-    monolith = flops_budget.training_of(experiment, MONOLITH)
+    monolith = flops_budget.training_of(experiment, MONOLITH).settings
     flops = [flops_budget.train_flops(experiment, experiment.expert_config(expert)) for expert in (0, 1, None)]
-    experts = sum(unit_training(experiment, expert_key(expert)).images * flops[expert] for expert in (0, 1))
+    experts = sum(resolve_training(experiment, expert_key(expert)).settings.images * flops[expert] for expert in (0, 1))
     ensemble = experts + flops_budget.router_flops(experiment)
     assert abs(monolith.images * flops[2] - ensemble) <= flops[2] * monolith.batch / 2
     assert monolith.images % monolith.batch == 0
@@ -131,15 +117,15 @@ def test_an_expert_has_its_own_rate_batch_and_images(tmp_path):
     warm = {"warmup_images": 32, "schedule": "cosine", "decay_images": 48, "snapshots": [32, 64]}
     changes = {f"experts__training__{key}": value for key, value in warm.items()}
     experiment = tiny(tmp_path, experts__overrides=[OWN | {"precision": "bf16"}], **changes)
-    first, second = (unit_training(experiment, expert_key(expert)) for expert in (0, 1))
+    first, second = (resolve_training(experiment, expert_key(expert)).settings for expert in (0, 1))
     plain = tiny(tmp_path, **changes)
-    assert first == unit_training(plain, expert_key(0)) == unit_training(plain, expert_key(1))
+    assert first == resolve_training(plain, expert_key(0)).settings == resolve_training(plain, expert_key(1)).settings
     assert (second.images, second.batch, second.learning_rate, second.precision) == (120, 24, 0.5, "bf16")
     # As many steps of warm-up and half-life as the others have; the rate ends at 48 / 64 of its own images.
     assert (second.warmup_images, second.decay_images, second.ema_halflife_images) == (48, 76, 150)
     assert first.snapshots == [16, 32] and second.snapshots == [72, 120]
     batch_alone = tiny(tmp_path, experts__overrides=[{"clusters": [1], "batch": 5}], **changes)
-    second = unit_training(batch_alone, expert_key(1))
+    second = resolve_training(batch_alone, expert_key(1)).settings
     assert (second.images, second.snapshots, second.learning_rate) == (35, [20, 35], 0.01)
 
 
@@ -147,13 +133,13 @@ def test_own_numbers_that_end_before_the_rate_has_risen_are_refused(tmp_path):
     course = {"experts__training__warmup_images": 32, "experts__training__schedule": "cosine"}
     experiment = tiny(tmp_path, experts__overrides=[{"clusters": [1], "images": 16}], **course)
     with pytest.raises(ConfigError, match="the 16 images of expert 1 end, .* within its warm-up of 16"):
-        unit_training(experiment, expert_key(1))
+        resolve_training(experiment, expert_key(1))
 
 
 def test_the_report_says_which_experts_are_missing_and_what_the_oracle_makes_of_their_samples(tmp_path, monkeypatch):
     experiment = tiny(tmp_path, evaluate__strategies=["top-1", "oracle"], evaluate__min_experts=1)
     reader = ArrayReader(np.zeros((4, 8, 8, 1), np.uint8), np.arange(4), np.array([1, 0, 0, 0]))
-    monkeypatch.setattr(run_samples, "evaluation_samples", lambda unit, settings: np.arange(4))
+    monkeypatch.setattr(evaluation_set, "evaluation_samples", lambda unit, settings: np.arange(4))
     monkeypatch.setattr(run_samples, "open_reader", lambda unit, split: reader)
     there = SimpleNamespace(inputs={expert_key(0): None})
     said = report_job._remark(experiment, there)

@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 
 from hpcddm.runs.weights_files import power_average_name, weights_name
 from hpcddm.training import loop
+from hpcddm.training.ema import Profile, coefficients, exponent
 from hpcddm.training.engine import Engine
 from hpcddm.training.meters import TrainingProgress
-from hpcddm.training.power_ema import Profile, coefficients, exponent
 from hpcddm.training.weights_writer import WeightsWriter
 from tests.training.scenarios import AVERAGES, BATCH, STEPS, Trainings, build, training
 

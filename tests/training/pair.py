@@ -22,7 +22,7 @@ from hpcddm.training import deepspeed_patches, loop, step_results
 from hpcddm.training.engine import Engine
 from hpcddm.training.meters import peak_memory_gib
 from tests.training.half import allow_fp16
-from tests.training.scenarios import BATCH, STEPS, Trainings, batches, build, join, on_ranks, training
+from tests.training.scenarios import BATCH, STEPS, Trainings, batches, build, join, on_ranks, resolved, training
 
 BAD_STEP = 3
 LONG, STOPS = 14, [1, 2, 2, 2, 2]
@@ -107,7 +107,9 @@ class Pairs(Trainings):
                     counts.append(len(called.names))
                     return loss(model, batch)
 
-                loop.train(loop.Task(0, build, noting, batches(self.reader), pixels_to_values), settings, unit)
+                loop.train(
+                    loop.Task(build, noting, batches(self.reader), pixels_to_values), resolved(settings, 0), unit
+                )
             steps = [called.names[start:end] for start, end in zip(counts, counts[1:], strict=False)]
             (self.root / f"collectives-{rank}").write_text(json.dumps(steps))
 

@@ -37,10 +37,10 @@ from hpcddm.randomness.keyed import RandomDraws
 from hpcddm.runs import heartbeat
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.unit_training import UnitTraining
+from hpcddm.runs.unit_training import ResolvedTraining, UnitTraining
 from hpcddm.training import loop
-from hpcddm.training.observation import Observation, Observer
-from tests.catalogs import catalog_of
+from hpcddm.training.log import Observation, Observer
+from tests.catalogs import CENTRE_CROP, catalog_of
 from tests.orders import uniform
 
 KEY = "train/expert-00"
@@ -61,11 +61,16 @@ def training(**changes: object) -> UnitTraining:
     return UnitTraining(**values | {"snapshots": own, "snapshot_numbers": numbers})
 
 
+def resolved(settings: UnitTraining, flops_per_image: int = 10**6) -> ResolvedTraining:
+    """A training of the network of this file, which no experiment names."""
+    return ResolvedTraining(KEY, settings, 0, None, None, flops_per_image=flops_per_image)
+
+
 def write_tar(folder: Path) -> CatalogReader:
     generator = np.random.default_rng(0)
     images = [Image.fromarray(generator.integers(0, 256, (8, 8)).astype(np.uint8)) for _ in range(30)]
     records = [Record(str(number), image, 0) for number, image in enumerate(images)]
-    tar_writing.write_tar(folder / "x.tar", records, 8, 1)
+    tar_writing.write_tar(folder / "x.tar", records, 8, 1, CENTRE_CROP)
     catalog = catalog_of(folder, [folder / "x.tar"])
     write_columns(folder / "clusters.h5", {"cluster": np.zeros(30, dtype=np.uint16)})
     return CatalogReader(catalog, Column("cluster", {folder / "clusters.h5": 30}))
@@ -151,7 +156,7 @@ class Trainings:
             loss = self.loss(unit, stop_after if is_last else None, bad_steps if is_last else ())
             seen = Observer(3 * BATCH, lambda model, device: self._look(unit, model)) if looks else None
             sources = build, loss, batches(self.reader), pixels_to_values, begin if start else None
-            trained = loop.train(loop.Task(0, *sources, flops_per_image=10**6, observer=seen), settings, unit)
+            trained = loop.train(loop.Task(*sources, observer=seen), resolved(settings), unit)
             if rank == 0:
                 (unit.run.root / "facts.json").write_text(json.dumps(trained.results))
 

@@ -18,7 +18,8 @@ from torch import nn
 from hpcddm.config.training import Training
 from hpcddm.jobs.devices import DTYPES
 from hpcddm.models.base import Network as BlockNetwork
-from hpcddm.training import blocks, fp32_master_weights
+from hpcddm.models.base import prepare_blocks
+from hpcddm.training import fp32_master_weights
 from hpcddm.training.ema import update_weights
 from hpcddm.training.engine import Engine
 from tests.training.half import allow_fp16
@@ -211,7 +212,7 @@ def by_hand(case: Case, settings: Training) -> Course:
 def engine_of(root: Path, case: Case, rank: int, settings: Training) -> Engine:
     """Join the other ranks with an engine of a network that has weights of its own, of which rank 0's count."""
     place, device, model = join(root / "store", rank, case.ranks), torch.device("cpu"), network(case, rank)
-    blocks.prepare_blocks(model, case.every, compiled=False)
+    prepare_blocks(model, case.every, compiled=False)
     shared = case.stage, case.micro_batches, lambda groups, own: optimizer_of(case, groups, own)
     return Engine(model, settings, place, device, *shared)
 

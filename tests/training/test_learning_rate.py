@@ -1,6 +1,5 @@
 import pytest
 
-from hpcddm.training.learning_rate import learning_rate
 from tests.training.scenarios import training
 
 
@@ -20,7 +19,7 @@ from tests.training.scenarios import training
 def test_the_learning_rate_rises_in_a_straight_line_and_then_takes_its_course(schedule, changes, expected):
     own = training(**{"images": 432, "warmup_images": 32, "schedule": schedule} | changes)
     for images, rate in expected.items():
-        assert learning_rate(images, own) == pytest.approx(rate, abs=1e-15)
+        assert own.rate_at(images) == pytest.approx(rate, abs=1e-15)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from hpcddm.training import log
 from hpcddm.training.checkpoints import PublishedState
 from hpcddm.training.log import TrainingLog
 from hpcddm.training.meters import TrainingProgress
-from tests.training.scenarios import BATCH, training
+from tests.training.scenarios import BATCH, resolved, training
 
 NAMES = {"loss", "learning_rate", "gradient_norm", "images_per_second", "data_wait", "tflops", "memory_gib"}
 
@@ -33,7 +33,8 @@ def unit(tmp_path):
 
 
 def opened(unit, progress=None, flops_per_image=10**9):
-    return TrainingLog(unit, training(), progress or TrainingProgress(), flops_per_image, torch.device("cpu"))
+    settings = resolved(training(), flops_per_image)
+    return TrainingLog(unit, settings, progress or TrainingProgress(), torch.device("cpu"))
 
 
 def scalars(folder):
@@ -81,7 +82,7 @@ def test_nobody_knows_beforehand_which_file_it_writes(unit, tmp_path):
 
 
 def test_what_is_not_known_is_left_out_and_skipped_steps_are_told_at_once(unit):
-    training_log = opened(unit, flops_per_image=None)
+    training_log = opened(unit, flops_per_image=0)
     progress = TrainingProgress(24, skipped=1, curve=[(24, 0.5)])
     training_log.write(progress, None, 0.0)
     progress.skipped = 2

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hpcddm.training.power_ema import Profile, coefficients, exponent, update_weight
+from hpcddm.training.ema import Profile, coefficients, exponent, power_update_weight
 
 TIMES = np.linspace(0, 100, 20_001)
 
@@ -26,7 +26,7 @@ def test_updates_step_by_step_make_the_profile():
     gamma, batch, steps = exponent(0.1), 8, 500
     shares = np.zeros(steps)
     for step in range(steps):
-        weight = update_weight(gamma, batch * (step + 1), batch)
+        weight = power_update_weight(gamma, batch * (step + 1), batch)
         shares *= 1 - weight
         shares[step] = weight
     # A step's share is the integral of the profile over its images.

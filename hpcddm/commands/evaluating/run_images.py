@@ -8,7 +8,7 @@ from jaxtyping import Int64
 
 from hpcddm.api import Run, open_run
 from hpcddm.config.sampling import SamplerSettings
-from hpcddm.data import run_samples
+from hpcddm.data import evaluation_set, run_samples
 from hpcddm.data.reader import CatalogReader
 from hpcddm.errors import require
 from hpcddm.evaluation.image_sets import ImageFiles
@@ -41,9 +41,9 @@ class RunImages(ImageFiles):
         names, self._first = self.run.class_names, experiment.evaluate.first_sample
         catalog = run_samples.open_catalog(self.root, self._split)
         if self.arm in REAL:
-            numbers = run_samples.choose_evaluation_samples(catalog, experiment, names, self._split)
+            numbers = evaluation_set.choose_evaluation_samples(catalog, experiment, names, self._split)
         else:
-            numbers = run_samples.choose_condition_samples(catalog, experiment, names)
+            numbers = evaluation_set.choose_condition_samples(catalog, experiment, names)
         self._reader, self._numbers = CatalogReader(catalog), numbers[self._first :]
         labels = run_samples.read_labels(experiment, self._reader, self._numbers)
         self.labels, self.class_names = labels if len(labels) else None, names

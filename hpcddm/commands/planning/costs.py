@@ -8,7 +8,7 @@ from jaxtyping import UInt8
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from hpcddm.config import variant_files, variants
+from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Training
 from hpcddm.data.reader import ArrayReader
@@ -20,8 +20,7 @@ from hpcddm.models import build_autoencoder, build_classifier, build_denoiser, b
 from hpcddm.models.flops import forward_flops, training_flops, unallocated
 from hpcddm.runs import unit_keys
 from hpcddm.runs.unit_keys import expert_of, stage_of
-from hpcddm.runs.unit_settings import require_latent_space
-from hpcddm.runs.unit_training import unit_training
+from hpcddm.runs.unit_training import require_latent_space, resolve_training
 from hpcddm.stages.evaluation.measure_real import encoders_by_label
 from hpcddm.stages.workload import (
     AUTOENCODER,
@@ -47,7 +46,7 @@ class UnitCosts:
 
     def work(self, key: str) -> list[Work]:
         """List the work of a unit on images; empty for a stage that does not go by images."""
-        stage = variant_files.import_from_subpackages("stages", f"{stage_of(key)}_job")
+        stage = variants.import_from_subpackages("stages", f"{stage_of(key)}_job")
         return stage.work(self.workload, key) if hasattr(stage, "work") else []
 
     def flops(self, work: Work) -> int:
@@ -73,7 +72,7 @@ class UnitCosts:
             return self.experiment.experts.training.model_copy(update={"precision": "fp32"})
         keys = {ROUTER: unit_keys.ROUTER, AUTOENCODER: unit_keys.AUTOENCODER}
         key = name if name.startswith(DENOISER) else keys.get(name, f"evaluators/{name}")
-        return unit_training(self.experiment, key)
+        return resolve_training(self.experiment, key).settings
 
     def inputs(self, name: str, count: int) -> tuple[torch.Tensor, ...]:
         """Make the arguments of a network's forward pass for so many images."""

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from hpcddm.commands.planning.live_memory import LiveBytes
 from hpcddm.jobs.devices import DTYPES
+from hpcddm.models.base import prepare_blocks
 from hpcddm.models.flops import unallocated
 from hpcddm.models.layers import attend_unfused
-from hpcddm.training import blocks
 from hpcddm.training.engine import BUCKET
 
 FLAT_BUCKET = 500_000_000
@@ -111,11 +111,11 @@ def peak_of_pass(
 ) -> int:
     """Return the most bytes that live in a forward and backward pass of so many images beside weights and inputs.
 
-    every: see `blocks.prepare_blocks`; keeps: all gradients are kept; otherwise each is freed as soon as it is
+    every: see `prepare_blocks`; keeps: all gradients are kept; otherwise each is freed as soon as it is
     computed.
     """
     model = unallocated(build).to(DTYPES[precision]).train()
-    blocks.prepare_blocks(model, every, compiled=False)
+    prepare_blocks(model, every, compiled=False)
     own = [one.to("meta") for one in inputs]
     for parameter in model.parameters():
         if parameter.requires_grad and not keeps:

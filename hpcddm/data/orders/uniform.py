@@ -5,7 +5,7 @@ from jaxtyping import Int64
 
 from hpcddm.config.data_variants import OrderSettings
 from hpcddm.data.orders.base import EpochOrder
-from hpcddm.randomness.bijection import Bijection
+from hpcddm.randomness.keyed import Bijection
 
 
 class UniformOrderSettings(OrderSettings):

@@ -9,7 +9,7 @@ from jaxtyping import Int64
 from hpcddm.config.data_variants import OrderSettings
 from hpcddm.config.schema import Positive
 from hpcddm.data.orders.base import EpochOrder
-from hpcddm.randomness.bijection import Bijection
+from hpcddm.randomness.keyed import Bijection
 from hpcddm.randomness.streams import BLOCKS, ROTATION, WINDOW
 
 

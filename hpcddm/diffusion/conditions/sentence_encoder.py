@@ -8,7 +8,7 @@ from jaxtyping import Float16, Int64
 from torch import Tensor
 
 from hpcddm.config import variants
-from hpcddm.config.text_encoders import TextEncoderSettings
+from hpcddm.config.conditions import TextEncoderSettings
 from hpcddm.encoders.text.base import TextEncoder, padded_tokens
 from hpcddm.errors import UserError
 

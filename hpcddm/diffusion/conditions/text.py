@@ -10,10 +10,9 @@ from jaxtyping import Bool, Float, Float32
 from pydantic import Field
 from torch import Tensor
 
-from hpcddm.config.conditions import ConditionForm, ConditionSettings
+from hpcddm.config.conditions import ConditionForm, ConditionSettings, TextEncoderSettings
 from hpcddm.config.data_shapes import NetworkData
 from hpcddm.config.schema import Positive
-from hpcddm.config.text_encoders import TextEncoderSettings
 from hpcddm.data.reader import Reader
 from hpcddm.diffusion.conditions.base import Condition, Conditions
 from hpcddm.diffusion.conditions.caption_states import CaptionStates

@@ -12,9 +12,8 @@ from jaxtyping import Float, Float32, UInt8
 from torch import Tensor
 
 from hpcddm.config import variants
-from hpcddm.config.autoencoders import AutoencoderSettings
 from hpcddm.config.data_shapes import ImageShape
-from hpcddm.config.spaces import LatentSpaceSettings
+from hpcddm.config.spaces import AutoencoderSettings, LatentSpaceSettings
 from hpcddm.diffusion.spaces.base import LatentSpace
 from hpcddm.diffusion.spaces.pixels import pixels_to_values, values_to_pixels
 from hpcddm.encoders.autoencoder.base import Autoencoder

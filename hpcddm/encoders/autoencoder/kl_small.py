@@ -14,9 +14,9 @@ from jaxtyping import Float, Float32
 from pydantic import Field
 from torch import Tensor, nn
 
-from hpcddm.config.autoencoders import TrainedAutoencoderSettings
 from hpcddm.config.data_shapes import ImageShape, Shape
 from hpcddm.config.schema import Positive
+from hpcddm.config.spaces import TrainedAutoencoderSettings
 from hpcddm.encoders.autoencoder.base import TrainedAutoencoder
 from hpcddm.files import tensors
 from hpcddm.jobs.devices import current_device

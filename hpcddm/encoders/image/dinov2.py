@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from hpcddm.config import weights
 from hpcddm.config.data_shapes import ImageShape
-from hpcddm.config.image_encoders import ImageNetworkSettings, label
+from hpcddm.config.image_encoders import label
 from hpcddm.config.schema import Positive
-from hpcddm.config.weights import WeightsLayout
+from hpcddm.config.weights import ImageNetworkSettings, WeightsLayout
 from hpcddm.encoders.image.network_encoder import NetworkEncoder, Preparation
 from hpcddm.encoders.optional_packages import from_pretrained, import_package, load_verified
 from hpcddm.encoders.weights_layouts import TRANSFORMERS_IMAGE

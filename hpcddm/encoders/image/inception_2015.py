@@ -8,8 +8,8 @@ from jaxtyping import Float32, UInt8
 from torch import Tensor
 
 from hpcddm.config.data_shapes import ImageShape
-from hpcddm.config.image_encoders import ImageNetworkSettings, label
-from hpcddm.config.weights import WeightsLayout, list_files
+from hpcddm.config.image_encoders import label
+from hpcddm.config.weights import ImageNetworkSettings, WeightsLayout, list_files
 from hpcddm.encoders.image.inception_network import SIDE, network_of
 from hpcddm.encoders.image.network_encoder import NetworkEncoder
 from hpcddm.encoders.optional_packages import load_verified, read_state_dict

@@ -11,7 +11,8 @@ from jaxtyping import Float, Float32, UInt8
 from PIL import Image
 from torch import Tensor
 
-from hpcddm.config.image_encoders import ImageNetworkSettings, preparation_label
+from hpcddm.config.image_encoders import preparation_label
+from hpcddm.config.weights import ImageNetworkSettings
 from hpcddm.encoders.gpu import full_precision
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.errors import require

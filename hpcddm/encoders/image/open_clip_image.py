@@ -11,8 +11,9 @@ from pydantic import Field
 from torch import Tensor
 
 from hpcddm.config.data_shapes import ImageShape
-from hpcddm.config.image_encoders import ImageNetworkSettings, label, preparation_label
+from hpcddm.config.image_encoders import label, preparation_label
 from hpcddm.config.schema import Positive
+from hpcddm.config.weights import ImageNetworkSettings
 from hpcddm.encoders.image.network_encoder import NetworkEncoder, Preparation
 from hpcddm.encoders.open_clip_network import load_network, load_tokenizer
 from hpcddm.encoders.open_clip_settings import OpenClipSettings

@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from hpcddm.config.data_shapes import ImageShape
-from hpcddm.config.image_encoders import ImageNetworkSettings, label, preparation_label
+from hpcddm.config.image_encoders import label, preparation_label
 from hpcddm.config.schema import Positive
-from hpcddm.config.weights import WeightsLayout, checked_config, list_files
+from hpcddm.config.weights import ImageNetworkSettings, WeightsLayout, checked_config, list_files
 from hpcddm.encoders.image.network_encoder import NetworkEncoder, Preparation
 from hpcddm.encoders.optional_packages import import_package, load_verified, read_state_dict
 from hpcddm.encoders.weights_layouts import TIMM

@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from hpcddm.config import pretrained
+from hpcddm.config.conditions import TextEncoderSettings
 from hpcddm.config.pretrained import PretrainedFile
-from hpcddm.config.text_encoders import TextEncoderSettings
 from hpcddm.encoders.text.base import TextEncoder, zero_padding
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import install_command

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float32, Int64
 from torch import Tensor
 
-from hpcddm.config.text_encoders import TextEncoderSettings
+from hpcddm.config.conditions import TextEncoderSettings
 from hpcddm.encoders.open_clip_network import load_network, load_tokenizer
 from hpcddm.encoders.open_clip_settings import OpenClipSettings
 from hpcddm.encoders.text.base import TextEncoder, zero_padding

@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
+from hpcddm.config.conditions import TextEncoderSettings
 from hpcddm.config.schema import Positive
-from hpcddm.config.text_encoders import TextEncoderSettings
 from hpcddm.config.weights import SettingsWithWeights, WeightsLayout
 from hpcddm.encoders.text.transformers_text import TransformersText
 from hpcddm.encoders.weights_layouts import TRANSFORMERS_TEXT

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float32
 from torch import Tensor
 
+from hpcddm.config.conditions import TextEncoderSettings
 from hpcddm.config.schema import Positive
-from hpcddm.config.text_encoders import TextEncoderSettings
 from hpcddm.encoders.text.base import TextEncoder
 
 END = "</s>"

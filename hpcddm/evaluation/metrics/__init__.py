@@ -5,7 +5,7 @@ Page, tables and plots iterate over `all_metrics`, so that a new file is shown e
 
 from functools import cache
 
-from hpcddm.config import variant_files
+from hpcddm.config import variants
 from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.metrics.need import Need
 
@@ -16,9 +16,9 @@ FID = "fid"
 @cache
 def all_metrics() -> tuple[Metric, ...]:
     """Load the metric of every file, in the order of the columns."""
-    files = [file for file in variant_files.list_files("evaluation/metrics") if file.stem != "__init__"]
-    modules = [variant_files.import_file("evaluation/metrics", file.stem) for file in files]
-    metrics = [metric() for module in modules for metric in variant_files.classes_defined_in(module, Metric)]
+    files = [file for file in variants.list_files("evaluation/metrics") if file.stem != "__init__"]
+    modules = [variants.import_file("evaluation/metrics", file.stem) for file in files]
+    metrics = [metric() for module in modules for metric in variants.classes_defined_in(module, Metric)]
     return tuple(sorted(metrics, key=lambda metric: (metric.order, metric.key)))
 
 

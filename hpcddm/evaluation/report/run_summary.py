@@ -2,21 +2,17 @@
 
 from typing import Any
 
-import torch
-
-from hpcddm.config.experiment import Experiment, ExpertConfig
+from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import VariantSettings
 from hpcddm.evaluation import training_costs
 from hpcddm.evaluation.report.report_content import DenoiserContent
 from hpcddm.evaluation.training_costs import TrainingCost
-from hpcddm.models import build_denoiser
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.passed_over import describe_counts
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.stored_results import split_results
-from hpcddm.runs.unit_keys import CATALOG, MONOLITH, ROUTER, STUDENT, expert_key, expert_keys, probe_key
-from hpcddm.runs.unit_settings import overridden_images
-from hpcddm.runs.unit_training import unit_training
+from hpcddm.runs.unit_keys import CATALOG, MONOLITH, ROUTER, STUDENT, expert_keys, probe_key
+from hpcddm.runs.unit_training import ResolvedTraining, overridden_images, resolve_training
 
 
 def rows(experiment: Experiment, metrics: dict[str, Any], inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
@@ -43,13 +39,9 @@ def rows(experiment: Experiment, metrics: dict[str, Any], inputs: dict[str, Mani
 
 def trained_denoisers(experiment: Experiment, inputs: dict[str, Manifest]) -> list[DenoiserContent]:
     """List the monolith and the student, then the experts, leaving out missing ones."""
-    dense = {key: experiment.expert_config() for key in (MONOLITH, STUDENT) if key in inputs}
-    experts = range(experiment.cluster.experts)
-    configs = dense | {expert_key(index): experiment.expert_config(index) for index in experts}
     own = training_costs.training_costs(experiment, inputs)
-    return [
-        _denoiser(experiment, key, config, inputs[key], own[key]) for key, config in configs.items() if key in inputs
-    ]
+    keys = [key for key in (MONOLITH, STUDENT, *expert_keys(experiment)) if key in inputs]
+    return [_denoiser(resolve_training(experiment, key), inputs[key], own[key]) for key in keys]
 
 
 def describe_variant(settings: VariantSettings) -> str:
@@ -65,17 +57,13 @@ def describe_variant(settings: VariantSettings) -> str:
     return f"{settings.name} ({', '.join(changes)})" if changes else settings.name
 
 
-def _denoiser(
-    experiment: Experiment, key: str, config: ExpertConfig, unit: Manifest, spent: TrainingCost
-) -> DenoiserContent:
-    with torch.device("meta"):
-        model = build_denoiser.build(experiment, config)
+def _denoiser(training: ResolvedTraining, unit: Manifest, spent: TrainingCost) -> DenoiserContent:
     return DenoiserContent(
-        unit=key,
-        model=describe_variant(config.model),
-        parameters=sum(values.numel() for values in model.parameters()),
-        objective=describe_variant(config.objective),
-        precision=config.precision,
+        unit=training.key,
+        model=describe_variant(training.network),
+        parameters=training.parameters,
+        objective=describe_variant(training.denoiser.objective),
+        precision=training.settings.precision,
         images=spent.images,
         flops=spent.train_flops,
         passes=spent.passes,
@@ -133,7 +121,7 @@ def _images_of_experts(experiment: Experiment) -> str:
     training = experiment.experts.training
     if not overridden_images(experiment):
         return f"{training.images:,}, batches of {training.batch}"
-    images = sum(unit_training(experiment, key).images for key in expert_keys(experiment))
+    images = sum(resolve_training(experiment, key).settings.images for key in expert_keys(experiment))
     return f"{images:,}, some of them by numbers of their own"
 
 

@@ -21,7 +21,7 @@ from hpcddm.runs.manifest import LENGTH, flatten
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.state_seals import state_seal
 from hpcddm.runs.unit_keys import MONOLITH
-from hpcddm.runs.unit_training import UnitTraining, unit_training
+from hpcddm.runs.unit_training import ResolvedTraining, resolve_training
 from hpcddm.runs.weights_files import first_missing_snapshot, missing_snapshot_error
 
 NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm")
@@ -110,14 +110,15 @@ def check_snapshots(experiment: Experiment, unit: PlannedUnit, run: RunDir) -> N
     if newest is None:
         return
     folder, state = newest
-    wanted = (_counted if unit.key == MONOLITH else unit_training)(experiment, unit.key).by_experiment_number
+    training = (_counted if unit.key == MONOLITH else resolve_training)(experiment, unit.key)
+    wanted = training.settings.by_experiment_number
     taken = state.get("loop", {}).get(SNAPSHOTS, {})
     lost = first_missing_snapshot(taken, state["images"], wanted)
     if lost is not None:
         raise UserError(missing_snapshot_error(unit.key, lost, wanted[lost], taken, str(folder)))
 
 
-def _counted(experiment: Experiment, key: str) -> UnitTraining:
+def _counted(experiment: Experiment, key: str) -> ResolvedTraining:
     """Return a training whose length is counted in FLOPs, for which torch builds the networks."""
     from hpcddm.training import flops_budget
 

@@ -7,7 +7,7 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from hpcddm.config import variant_files
+from hpcddm.config import variants
 from hpcddm.config.site import Resources, Site
 from hpcddm.files import guarded_writes
 from hpcddm.jobs.entry import STOP_VARIABLE
@@ -34,7 +34,7 @@ def _server_environment(code: CodeCopy, threads: int) -> dict[str, str]:
     return clean_environment() | {
         "PYTHONPATH": python_path(code.folder, os.environ.get("PYTHONPATH")),
         # The snapshot holds the user's own variants among the package's files.
-        variant_files.VARIANTS_VARIABLE: "",
+        variants.VARIANTS_VARIABLE: "",
         # Python would run compiled code in the folder instead of the submitted code.
         "PYTHONDONTWRITEBYTECODE": "1",
         **dict.fromkeys(THREADS, str(threads)),

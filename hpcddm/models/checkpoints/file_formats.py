@@ -22,9 +22,8 @@ from hpcddm.files.tensors import read_whole
 from hpcddm.models.checkpoints.base import CheckpointContent, CheckpointLayout
 from hpcddm.models.checkpoints.memory_bounds import require_bounded, require_uncompressed
 from hpcddm.models.checkpoints.weights_selection import select_weights, strip_prefixes
-from hpcddm.runs.counted_weights import counted_digest, require_counted
 from hpcddm.runs.files import WEIGHTS
-from hpcddm.runs.initial_weights import describe_network, read_description
+from hpcddm.runs.initial_weights import counted_digest, describe_network, read_description, require_counted
 
 DIFFUSERS_WEIGHTS = "diffusion_pytorch_model.safetensors"
 PICKLES = (".pt", ".pth", ".bin")

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from hpcddm.config.strategies import StrategySettings
+from hpcddm.config.sampling import StrategySettings
 from hpcddm.sampling.step_context import StepContext
 from hpcddm.sampling.strategies.base import Strategy, Weights
 

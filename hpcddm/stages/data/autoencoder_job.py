@@ -1,5 +1,6 @@
 """Stage autoencoder: the autoencoder of a space of latents, trained on the run's images."""
 
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -15,16 +16,13 @@ from hpcddm.jobs.devices import current_device
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.models import build_autoencoder
 from hpcddm.randomness.keyed import RandomDraws
-from hpcddm.randomness.streams import of_training
 from hpcddm.runs import weights_files
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.ranges import HELDOUT
+from hpcddm.runs.unit_training import resolve_training
 from hpcddm.stages.workload import AUTOENCODER, ENCODE_LATENTS, Work, Workload
-from hpcddm.training import flops_budget
 from hpcddm.training.loop import Task, train
 
-SEED = 0
-"""Seed of network and order; not the experiment's, whose seeds share one autoencoder."""
 IMAGES_AT_ONCE = 64
 MEASURED_IMAGES = 512
 """Largest number of held-out images that are encoded and decoded to measure the autoencoder."""
@@ -32,15 +30,15 @@ MEASURED_IMAGES = 512
 
 def run(experiment: Experiment, unit: Unit) -> Result:
     """Train the autoencoder on all training images, and measure its reconstruction error on held-out images."""
-    data, training = experiment.data, flops_budget.training_of(experiment, unit.key)
-    build, flops = partial(build_autoencoder.build, experiment), build_autoencoder.train_flops(experiment)
-    stream = of_training(unit.key)
+    data, build = experiment.data, partial(build_autoencoder.build, experiment)
+    training = resolve_training(experiment, unit.key)
+    training = replace(training, flops_per_image=build_autoencoder.train_flops(experiment))
     with run_samples.training_reader(experiment, unit, augmentations=data.augmentations) as reader:
-        order, draws = run_samples.order_of(experiment, SEED, stream, len(reader)), RandomDraws(SEED, stream)
+        order = run_samples.order_of(experiment, training.seed, training.stream, len(reader))
         inputs = PixelInputs(reader, augmentations.create_augmentations(data.augmentations, data.image_size))
-        batches = LatentBatches(reader, order, draws, data.x_shape, inputs=inputs)
-        trained = train(Task(SEED, build, _loss, batches, pixels_to_values, flops_per_image=flops), training, unit)
-    results = weights_files.training_costs(training, flops)
+        batches = LatentBatches(reader, order, RandomDraws(training.seed, training.stream), data.x_shape, inputs=inputs)
+        trained = train(Task(build, _loss, batches, pixels_to_values), training, unit)
+    results = weights_files.training_costs(training)
     if unit.ranks.rank == 0:
         results["heldout_psnr"] = _psnr(experiment, unit)
     return Result(trained.outputs, trained.results | results)
@@ -48,12 +46,8 @@ def run(experiment: Experiment, unit: Unit) -> Result:
 
 def work(workload: Workload, key: str) -> list[Work]:
     """List the training, and the measurement on held-out images."""
-    training = flops_budget.training_of(workload.experiment, key)
     measured = min(workload.counts[HELDOUT], MEASURED_IMAGES)
-    return [
-        Work(AUTOENCODER, True, training.images, training.batch),
-        Work(ENCODE_LATENTS, False, measured, IMAGES_AT_ONCE),
-    ]
+    return [workload.training(AUTOENCODER, key), Work(ENCODE_LATENTS, False, measured, IMAGES_AT_ONCE)]
 
 
 def _loss(model: nn.Module, batch: LatentBatch) -> torch.Tensor:

@@ -8,13 +8,14 @@ import numpy as np
 from jaxtyping import Int64
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.data.catalog import Catalog, CatalogPart, ImageFormat, SplitEntry, split_into_blocks, write_catalog
+from hpcddm.data.catalog import Catalog, CatalogPart, ImageFormat, SplitEntry, catalog_as_json, split_into_blocks
 from hpcddm.data.column_files import Spool
 from hpcddm.data.columns import TextColumn
 from hpcddm.data.duplicates import find_repeated_keys
-from hpcddm.data.run_samples import choose_evaluation_samples
+from hpcddm.data.evaluation_set import choose_evaluation_samples
 from hpcddm.data.sample_file import SampleFile
 from hpcddm.errors import UserError, require
+from hpcddm.files import atomic
 from hpcddm.files.atomic import digest
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.pipeline.fingerprints import ALL
@@ -44,7 +45,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     catalogs = {split: Catalog(unit.run.root, entry) for split, entry in entries.items()}
     for split, catalog in catalogs.items():
         require(len(catalog) > 0, f"data: no {split} sample is left; see data.filter and data.source.heldout")
-    write_catalog(unit.folder / CATALOG_FILE, entries)
+    atomic.write_json(unit.folder / CATALOG_FILE, catalog_as_json(entries))
     described = {
         split: catalog.summary(range(len(catalog)), experiment.data.num_classes) for split, catalog in catalogs.items()
     }

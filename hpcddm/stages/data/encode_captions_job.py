@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
+from hpcddm.config.conditions import TextEncoderSettings
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.text_encoders import TextEncoderSettings
 from hpcddm.data import run_samples
 from hpcddm.data.catalog import split_into_blocks
 from hpcddm.data.column_files import Spool

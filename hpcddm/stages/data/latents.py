@@ -9,7 +9,7 @@ from hpcddm.config.spaces import SPACE_DIGEST
 from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage, UnitKind
 from hpcddm.runs.ranges import images_of_range, range_keys
 from hpcddm.runs.unit_keys import CATALOG, LATENT_SCALE
-from hpcddm.runs.unit_settings import autoencoder_keys, has_mirrored_latents, latent_space, require_latent_space
+from hpcddm.runs.unit_training import autoencoder_keys, has_mirrored_latents, latent_space, require_latent_space
 
 MADE_OF = "made of"
 """Part of a unit's outputs: the inputs that determine them, because their last bits may differ between machines."""

@@ -24,7 +24,7 @@ from hpcddm.runs.files import LATENTS, SCALE_FILE
 from hpcddm.runs.manifest import DIGESTS
 from hpcddm.runs.ranges import TRAIN, split_of
 from hpcddm.runs.unit_keys import CATALOG, LATENT_SCALE
-from hpcddm.runs.unit_settings import autoencoder_keys, has_mirrored_latents, require_latent_space
+from hpcddm.runs.unit_training import autoencoder_keys, has_mirrored_latents, require_latent_space
 from hpcddm.stages.data.latents import MADE_OF
 from hpcddm.stages.workload import ENCODE_LATENTS, READING, Work, Workload
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import run_samples
+from hpcddm.data import evaluation_set, run_samples
 from hpcddm.encoders.perceptual.base import Perceptual
 from hpcddm.evaluation.comparisons import Figures
 from hpcddm.evaluation.figures import compute_figures
@@ -47,7 +47,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     reader = run_samples.open_reader(unit, HELDOUT)
     labels, drawn_labels = (
         run_samples.read_labels(experiment, reader, choose(unit, experiment)[experiment.evaluate.first_sample :])
-        for choose in (run_samples.evaluation_samples, run_samples.condition_samples)
+        for choose in (evaluation_set.evaluation_samples, evaluation_set.condition_samples)
     )
     real, train = (_image_set(experiment, unit, split, labels) for split in (HELDOUT, TRAIN))
     arms, images = (*arm_names(experiment), FLOOR), experiment.evaluate.images
@@ -122,7 +122,7 @@ def _images(experiment: Experiment, unit: Unit, group: str, rows: np.ndarray) ->
     """Read images of an arm or a split; rows: their numbers from `evaluate.first_sample` on, ascending."""
     wanted = rows + experiment.evaluate.first_sample
     if group in (HELDOUT, TRAIN):
-        numbers = run_samples.evaluation_samples(unit, experiment, group)[wanted]
+        numbers = evaluation_set.evaluation_samples(unit, experiment, group)[wanted]
         return run_samples.open_reader(unit, group).images(numbers)
     found = []
     for key in sorted(unit.inputs_of("draw"), key=draw_range):

@@ -3,8 +3,8 @@
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
+from hpcddm.config.sampling import parse_strategy
 from hpcddm.config.schema import settings_to_hash
-from hpcddm.config.strategies import parse as parse_strategy
 from hpcddm.pipeline.disk_sizes import values_per_image
 from hpcddm.pipeline.fingerprints import common_settings
 from hpcddm.pipeline.stage import DiskSpace, Stage

@@ -7,11 +7,12 @@ import numpy as np
 import torch
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import run_samples
+from hpcddm.data import evaluation_set
 from hpcddm.data.catalog import split_into_blocks
 from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import EVALUATION
+from hpcddm.sampling import nfe
 from hpcddm.sampling.draw_images import UnitSampler
 from hpcddm.stages.evaluation.draw import arm_names, draw_range
 from hpcddm.stages.progress import advance
@@ -25,7 +26,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     Image i has the condition of the i-th image of the evaluation set and, for the oracle, its cluster.
     """
     start, stop = draw_range(unit.key)
-    drawing, numbers = UnitSampler(experiment, unit), run_samples.condition_samples(unit, experiment)
+    drawing, numbers = UnitSampler(experiment, unit), evaluation_set.condition_samples(unit, experiment)
     arms = {name: ArmImages() for name in arm_names(experiment)}
     total = (stop - start) * len(arms)
     for rows in split_into_blocks(range(start, stop), experiment.evaluate.batch):
@@ -45,7 +46,7 @@ def work(workload: Workload, key: str) -> list[Work]:
     (start, stop), batch = draw_range(key), workload.experiment.evaluate.batch
     arms = arm_names(workload.experiment)
     decoding = workload.through_autoencoder(DECODE_LATENTS, len(arms) * (stop - start), batch)
-    return [*workload.sampling(arms, stop - start, batch), *decoding]
+    return [*workload.sampling(arms, stop - start, batch, nfe.of_arm), *decoding]
 
 
 @dataclass

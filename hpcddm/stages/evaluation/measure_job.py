@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import run_samples
+from hpcddm.data import evaluation_set, run_samples
 from hpcddm.data.catalog import split_into_blocks
 from hpcddm.evaluation.evaluators import Measurements
 from hpcddm.evaluation.metrics.metric_inputs import ImageSet
@@ -31,7 +31,7 @@ from hpcddm.stages.workload import Work, Workload
 def run(experiment: Experiment, unit: Unit) -> Result:
     """Measure the samples [start, stop) of every arm."""
     evaluator, (start, stop) = create_evaluator(experiment, unit), places(unit.key)
-    reader, numbers = run_samples.open_reader(unit, HELDOUT), run_samples.condition_samples(unit, experiment)
+    reader, numbers = run_samples.open_reader(unit, HELDOUT), evaluation_set.condition_samples(unit, experiment)
     arms, measured = arm_names(experiment), defaultdict[str, list[Measurements]](list)
     with hdf5.open_checked(unit.input(sampled_unit(unit.key), EVALUATION)) as file:
         for rows in split_into_blocks(range(start, stop), MEASURED_AT_ONCE):

@@ -9,7 +9,7 @@ from hpcddm.errors import require
 from hpcddm.pipeline.fingerprints import image_settings
 from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage
 from hpcddm.runs.unit_keys import CATALOG, unit_name
-from hpcddm.runs.unit_settings import num_outputs
+from hpcddm.runs.unit_training import num_outputs
 from hpcddm.stages.evaluation.draw import draw_keys
 from hpcddm.stages.training.evaluators import evaluator_keys
 from hpcddm.stages.unit_kinds import CatalogUnits

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import run_samples
+from hpcddm.data import evaluation_set, run_samples
 from hpcddm.data.catalog import split_into_blocks
 from hpcddm.errors import require
 from hpcddm.evaluation.evaluators import EncoderEvaluator, ImageEvaluator, Measurements, TrainedEvaluators
@@ -39,7 +39,8 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     evaluator, (start, stop) = create_evaluator(experiment, unit), places(unit.key)
     measured: dict[str, list[Measurements]] = defaultdict(list)
     for number, split in enumerate(SPLITS):
-        reader, numbers = run_samples.open_reader(unit, split), run_samples.evaluation_samples(unit, experiment, split)
+        reader = run_samples.open_reader(unit, split)
+        numbers = evaluation_set.evaluation_samples(unit, experiment, split)
         for rows in split_into_blocks(range(start, stop), MEASURED_AT_ONCE):
             advance(unit, number * (stop - start) + rows.start - start, len(SPLITS) * (stop - start))
             labels, captions = conditions(experiment, reader, numbers[rows.start : rows.stop])

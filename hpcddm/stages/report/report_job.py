@@ -10,9 +10,9 @@ import numpy as np
 from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.image_encoders import ImageEncoderSettings
-from hpcddm.config.strategies import parse as parse_strategy
+from hpcddm.config.sampling import parse_strategy
 from hpcddm.config.weights import SettingsWithWeights
-from hpcddm.data import run_samples
+from hpcddm.data import evaluation_set, run_samples
 from hpcddm.errors import require
 from hpcddm.evaluation import comparisons, training_costs
 from hpcddm.evaluation.comparisons import ArmComparison
@@ -59,6 +59,7 @@ from hpcddm.runs.unit_keys import (
 from hpcddm.sampling import nfe
 from hpcddm.sampling.diagnostics import diagnose
 from hpcddm.sampling.draw_images import UnitSampler
+from hpcddm.sampling.ensemble import NetworkEvaluations
 from hpcddm.sampling.sampler import sample
 from hpcddm.sampling.velocity import EnsembleVelocity
 from hpcddm.stages.data.cluster_report import RANDOM_IMAGES
@@ -106,9 +107,9 @@ def work(workload: Workload, key: str) -> list[Work]:
     """List the gallery of all arms and of every expert alone, and the diagnostics of the ensemble."""
     evaluate, experts = workload.experiment.evaluate, workload.experiment.cluster.experts
     arms = arm_names(workload.experiment)
-    shown = workload.sampling(arms, GALLERY_IMAGES, GALLERY_IMAGES)
+    shown = workload.sampling(arms, GALLERY_IMAGES, GALLERY_IMAGES, nfe.of_arm)
     inside = workload.sampling(arms, GALLERY_IMAGES, GALLERY_IMAGES, nfe.of_diagnostics)
-    alone = nfe.NetworkEvaluations(experts * nfe.of_arm(MONOLITH_ARM, evaluate, experts).experts)
+    alone = NetworkEvaluations(experts * nfe.of_arm(MONOLITH_ARM, evaluate, experts).experts)
     decoded = workload.through_autoencoder(DECODE_LATENTS, (len(arms) + experts) * GALLERY_IMAGES, GALLERY_IMAGES)
     return [*shown, *inside, *workload.expert_work(GALLERY_IMAGES, GALLERY_IMAGES, alone), *decoded]
 
@@ -172,7 +173,7 @@ def _remark(experiment: Experiment, unit: Unit) -> str:
     unrouted = [strategy.label for strategy in parsed if not strategy.needs_router]
     if not unrouted:
         return text
-    own = run_samples.evaluation_samples(unit, experiment)[experiment.evaluate.first_sample :]
+    own = evaluation_set.evaluation_samples(unit, experiment)[experiment.evaluate.first_sample :]
     clusters = run_samples.open_reader(unit, HELDOUT).clusters(own).numpy()
     orphans = np.isin(clusters, [expert_keys(experiment).index(key) for key in missing]).mean()
     return f"{text}; {', '.join(unrouted)} leaves to the router the {orphans:.1%} of the samples whose own is missing"
@@ -252,7 +253,7 @@ def _asked(experiment: Experiment, unit: Unit) -> tuple[str, list[str]]:
     """Return the kind of condition of the gallery's pictures, '' for none, and the text of each picture."""
     reference = run_samples.open_reader(unit, HELDOUT)
     places = _gallery(experiment)
-    numbers = run_samples.condition_samples(unit, experiment)[places]
+    numbers = evaluation_set.condition_samples(unit, experiment)[places]
     if experiment.data.condition.reads_captions:
         return "caption", reference.captions(numbers)
     if experiment.data.num_classes is None:
@@ -317,7 +318,7 @@ class SharedSamples:
         self.experiment, self.unit = experiment, unit
         rows, drawing = _gallery(experiment), UnitSampler(experiment, unit)
         self.ensemble, self.space = drawing.ensemble, drawing.space
-        shown = run_samples.condition_samples(unit, experiment)[rows]
+        shown = evaluation_set.condition_samples(unit, experiment)[rows]
         condition, self.clusters = drawing.conditions_and_clusters(shown)
         self.drawn_from = experiment.seed, rows, condition, self.space, experiment.evaluate
         self.arms = arm_names(experiment)

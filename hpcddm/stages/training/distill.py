@@ -5,10 +5,9 @@ from typing import Any
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import settings_to_hash
 from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overridden_models
-from hpcddm.pipeline.stage import DiskSpace, Stage
+from hpcddm.pipeline.stage import Stage
 from hpcddm.runs.unit_keys import CATALOG, EXPERT_LISTS, ROUTER, expert_keys, student_keys
-from hpcddm.runs.unit_training import unit_training
-from hpcddm.stages.training.train import denoiser_disk
+from hpcddm.runs.unit_training import resolve_training
 from hpcddm.stages.unit_kinds import NetworkUnits, TrainingUnits, network_inputs
 
 
@@ -29,19 +28,15 @@ class DistillStage(TrainingUnits, NetworkUnits, Stage):
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Include the student's training, and how its teachers' weights are read."""
-        overrides = experiment.experts.overrides
+        own, overrides = resolve_training(experiment, key), experiment.experts.overrides
         objectives = [settings_to_hash(override.objective) for override in overrides if override.objective is not None]
         settings = {
             "distill": settings_to_hash(experiment.student),
-            "experts": expert_settings(experiment, None),
-            "training": unit_training(experiment, key).fingerprinted(),
+            "experts": expert_settings(experiment, own.denoiser),
+            "training": own.settings.fingerprinted(),
             "experts.overrides": [*overridden_models(experiment), *objectives],
             "evaluate.conversion": settings_to_hash(experiment.evaluate.conversion),
         }
         if experiment.student.teacher == "router":
             settings["router.model"] = settings_to_hash(experiment.router.model)
-        return common_settings(experiment, experiment.expert_config().model) | settings
-
-    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
-        """Estimate a training."""
-        return denoiser_disk(experiment, key, ranks)
+        return common_settings(experiment, own.denoiser.model) | settings

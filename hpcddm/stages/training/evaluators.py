@@ -4,12 +4,10 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import settings_to_hash
-from hpcddm.pipeline import disk_sizes
 from hpcddm.pipeline.fingerprints import image_settings
-from hpcddm.pipeline.stage import DiskSpace, Stage
+from hpcddm.pipeline.stage import Stage
 from hpcddm.runs.unit_keys import CLASSIFIER, EXTRACTOR, unit_name
-from hpcddm.runs.unit_settings import evaluator_settings, num_outputs
-from hpcddm.runs.unit_training import unit_training
+from hpcddm.runs.unit_training import evaluator_settings
 from hpcddm.stages.unit_kinds import CatalogUnits, TrainingUnits
 
 
@@ -34,9 +32,3 @@ class EvaluatorsStage(TrainingUnits, CatalogUnits, Stage):
         settings = settings_to_hash(evaluator_settings(experiment, key))
         data = image_settings(experiment) | {"order": settings_to_hash(experiment.data.order)}
         return {"data": data, f"evaluators.{unit_name(key)}": settings}
-
-    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
-        """Estimate a training."""
-        network = evaluator_settings(experiment, key)
-        parameters = network.model.parameters(experiment.data, num_outputs(experiment))
-        return disk_sizes.training_space(parameters, unit_training(experiment, key), ranks)

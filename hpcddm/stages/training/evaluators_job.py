@@ -1,6 +1,7 @@
 """Stage evaluators: two networks trained on real images, the extractor of the distances and the classifier."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -22,16 +23,14 @@ from hpcddm.files import atomic, tensors
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.models import build_classifier
 from hpcddm.randomness.keyed import RandomDraws
-from hpcddm.randomness.streams import of_training
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.initial_weights import open_weights
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.unit_keys import unit_name
-from hpcddm.runs.unit_settings import NUM_ROTATIONS, evaluator_settings
+from hpcddm.runs.unit_training import NUM_ROTATIONS, evaluator_settings, resolve_training
 from hpcddm.stages.workload import Work, Workload
-from hpcddm.training import flops_budget
-from hpcddm.training.divergence import diverged_error, varies
 from hpcddm.training.loop import Task, load_weights, train
+from hpcddm.training.meters import diverged_error, varies
 
 IMAGES_AT_ONCE = 500
 
@@ -59,17 +58,16 @@ def run(experiment: Experiment, unit: Unit) -> Result:
 
 def _trained(experiment: Experiment, network: ClassifierSettings, unit: Unit) -> Result:
     """Train the network."""
-    training, stream = flops_budget.training_of(experiment, unit.key), of_training(unit.key)
-    build = partial(build_classifier.build, experiment, unit.key)
-    flops = build_classifier.train_flops(experiment, unit.key)
+    training, build = resolve_training(experiment, unit.key), partial(build_classifier.build, experiment, unit.key)
+    counted = replace(training, flops_per_image=build_classifier.train_flops(experiment, unit.key))
     kind = RotatedBatches if experiment.data.num_classes is None else LabelledBatches
     to_model = build_classifier.pixels(experiment).to_model
     with run_samples.training_reader(experiment, unit) as reader:
-        order = run_samples.order_of(experiment, network.seed, stream, len(reader))
+        order = run_samples.order_of(experiment, training.seed, training.stream, len(reader))
         inputs = PixelInputs(reader, _augmentations(network, experiment.data.image_size))
-        batches = kind(reader, order, RandomDraws(network.seed, stream), inputs=inputs)
-        trained = train(Task(network.seed, build, _loss, batches, to_model, flops_per_image=flops), training, unit)
-    return Result(trained.outputs, trained.results | {"images": training.images})
+        batches = kind(reader, order, RandomDraws(training.seed, training.stream), inputs=inputs)
+        trained = train(Task(build, _loss, batches, to_model), counted, unit)
+    return Result(trained.outputs, trained.results | {"images": training.settings.images})
 
 
 def _copy_pretrained(experiment: Experiment, network: ClassifierSettings, unit: Unit) -> Result:
@@ -94,9 +92,8 @@ def work(workload: Workload, key: str) -> list[Work]:
     """List the training and the measurement on the held-out images."""
     name = unit_name(key)
     network = evaluator_settings(workload.experiment, key)
-    training = flops_budget.training_of(workload.experiment, key)
     heldout = Work(name, False, workload.counts["heldout"], IMAGES_AT_ONCE)
-    trained = [] if network.pretrained else [Work(name, True, training.images, training.batch)]
+    trained = [] if network.pretrained else [workload.training(name, key)]
     return [*trained, heldout]
 
 

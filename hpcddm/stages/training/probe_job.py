@@ -12,7 +12,7 @@ from hpcddm.errors import UserError, require
 from hpcddm.errors.next_step import command
 from hpcddm.evaluation import expert_probe
 from hpcddm.evaluation.expert_probe import ProbeLosses
-from hpcddm.exchange.contract import PROBE, PROBE_SAMPLES
+from hpcddm.exchange.contract import PROBE
 from hpcddm.files import atomic, tensors
 from hpcddm.jobs.devices import choose_device
 from hpcddm.jobs.unit import Result, Unit
@@ -20,8 +20,9 @@ from hpcddm.runs.contracts import current_folder, own_sites
 from hpcddm.runs.files import PROBE_FILE
 from hpcddm.runs.import_records import accepted_reason
 from hpcddm.runs.manifest import sizes_and_digests
-from hpcddm.runs.ranges import HELDOUT
+from hpcddm.runs.ranges import HELDOUT, PROBE_SAMPLES
 from hpcddm.runs.unit_keys import expert_key, unit_name
+from hpcddm.runs.unit_training import resolve_training
 from hpcddm.runs.weights_files import selected_weights
 from hpcddm.sampling import load_ensemble
 from hpcddm.sampling.heldout_loss import LEVELS, HeldoutLoss
@@ -83,7 +84,7 @@ def _measure(experiment: Experiment, unit: Unit, number: int, probe: list[np.nda
     key, weights = expert_key(number), selected_weights(experiment)
     ensemble = load_ensemble.load_ensemble(experiment, unit.run.unit, [key], device, weights)
     (expert,) = (network for network in ensemble.experts if network is not None)
-    loss, total = HeldoutLoss(experiment, unit, number), len(probe) * len(LEVELS)
+    loss, total = HeldoutLoss(experiment, unit, resolve_training(experiment, key)), len(probe) * len(LEVELS)
     losses: list[list[float | None]] = []
     constant: list[list[float]] = []
     for cluster, numbers in enumerate(probe):

@@ -8,7 +8,6 @@ from hpcddm.pipeline import disk_sizes
 from hpcddm.pipeline.fingerprints import common_settings
 from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage
 from hpcddm.runs.unit_keys import CATALOG, EXPERT_LISTS, ROUTER, expert_keys
-from hpcddm.runs.unit_training import unit_training
 from hpcddm.stages.unit_kinds import NetworkUnits, TrainingUnits, network_inputs
 
 LABEL_BYTES = 16
@@ -51,10 +50,9 @@ class RouterStage(TrainingUnits, NetworkUnits, Stage):
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate a training, and the experts' samples, which exist twice while they are merged."""
         router = experiment.router
-        parameters = router.model.parameters(experiment.data, experiment.cluster.experts)
         if router.training is None:
-            return DiskSpace(4 * parameters, 0, 1)
+            return DiskSpace(4 * router.model.parameters(experiment.data, experiment.cluster.experts), 0, 1)
         drawn = router.samples.images * experiment.cluster.experts if router.samples else 0
         size = drawn * (disk_sizes.values_per_image(experiment) + LABEL_BYTES)
         samples = DiskSpace(size, size, 2 + drawn // experiment.evaluate.batch if drawn else 0)
-        return disk_sizes.training_space(parameters, unit_training(experiment, key), ranks) + samples
+        return super().disk(experiment, key, images, ranks) + samples

@@ -20,17 +20,16 @@ from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.errors import require
 from hpcddm.evaluation.router_quality import NOISE_LEVELS, heldout_numbers, measure_quality, router_nfe
 from hpcddm.files import atomic, tensors
+from hpcddm.files.tensors import save_tensors
 from hpcddm.jobs.devices import DTYPES, choose_device
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.models import build_denoiser
 from hpcddm.models.build_router import build, build_computed, build_initialised, precision
 from hpcddm.models.calibrated_router import CalibratedRouter
-from hpcddm.models.checkpoints.writing import save_tensors
-from hpcddm.randomness.streams import of_training
 from hpcddm.runs import weights_files
 from hpcddm.runs.files import CALIBRATION, ROUTER_SAMPLES, ROUTER_SAMPLES_INFO, WEIGHTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
-from hpcddm.sampling.nfe import NetworkEvaluations
+from hpcddm.sampling.ensemble import NetworkEvaluations
 from hpcddm.sampling.router_samples import draw_missing
 from hpcddm.stages.progress import advance
 from hpcddm.stages.workload import DECODE_LATENTS, ENCODE_LATENTS, ROUTER, Work, Workload
@@ -77,10 +76,9 @@ def work(workload: Workload, key: str) -> list[Work]:
         decoding = workload.through_autoencoder(DECODE_LATENTS, drawn, experiment.evaluate.batch)
         work = [*workload.expert_work(drawn, experiment.evaluate.batch, per_image), *decoding, *work]
     if experiment.router.training:
-        training = flops_budget.training_of(experiment, key)
-        own = Work(ROUTER, True, training.images, training.batch)
+        own = workload.training(ROUTER, key)
         # Experts draw images from prompts: the images must be encoded, but no captions.
-        images = workload.through_autoencoder(ENCODE_LATENTS, training.images, training.batch)
+        images = workload.through_autoencoder(ENCODE_LATENTS, own.images, own.batch)
         return [own, *(images if drawing else workload.encoding_captions(own)), *work]
     return [Work(ROUTER, False, counts["train"], SAMPLED_TOGETHER), *work]
 
@@ -99,23 +97,20 @@ def _train(experiment: Experiment, unit: Unit) -> tuple[Result, list[float]]:
     else:
         opened = run_samples.training_reader(experiment, unit, augmentations=experiment.data.augmentations)
         lists = [run_samples.expert_list(unit, expert) for expert in experts]
-    order, log_prior = None, [0.0] * len(lists)
+    training, order, log_prior = flops_budget.training_of(experiment, unit.key), None, [0.0] * len(lists)
     if experiment.router.frequency == "balanced":
-        order = run_samples.balanced_order(experiment, of_training(unit.key), lists)
+        order = run_samples.balanced_order(experiment, training.stream, lists)
         log_prior = [math.log(len(own) / order.size) for own in lists]
-    training, flops = flops_budget.training_of(experiment, unit.key), flops_budget.router_train_flops(experiment)
-    model = partial(build_initialised, experiment, unit)
-    space = create_space(experiment.data, unit.input)
+    model, space = partial(build_initialised, experiment, training, unit), create_space(experiment.data, unit.input)
     with opened as reader:
         # The experts draw images as they have learnt them: augmented already, and never a column.
         is_drawn = experiment.router.samples is not None
         inputs = PixelInputs(reader) if is_drawn else training_inputs(experiment, unit, TRAIN, reader)
         to_x: Callable[[torch.Tensor], torch.Tensor] = space.to_model if is_drawn else space.from_batch
         batches = noisy_batches(experiment, unit, reader, inputs, order)
-        task = Task(experiment.seed, model, _loss, batches, to_x, flops_per_image=flops)
-        trained = train(task, training, unit)
-    results |= trained.results | weights_files.training_costs(training, flops, results.get("sampling_flops", 0))
-    results |= build_denoiser.initial_weights_record(experiment, unit)
+        trained = train(Task(model, _loss, batches, to_x), training, unit)
+    results |= trained.results | weights_files.training_costs(training, results.get("sampling_flops", 0))
+    results |= build_denoiser.initial_weights_record(training, unit)
     return Result(outputs + trained.outputs, results), log_prior
 
 

@@ -5,22 +5,12 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import settings_to_hash
-from hpcddm.pipeline import disk_sizes
 from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overridden_models
-from hpcddm.pipeline.stage import DiskSpace, Stage
+from hpcddm.pipeline.stage import Stage
 from hpcddm.runs.files import list_name
 from hpcddm.runs.ranges import TRAIN
-from hpcddm.runs.unit_keys import (
-    CATALOG,
-    EXPERT_LISTS,
-    STUDENT,
-    expert_keys,
-    expert_of,
-    list_key,
-    train_keys,
-)
-from hpcddm.runs.unit_settings import overridden_images
-from hpcddm.runs.unit_training import unit_training
+from hpcddm.runs.unit_keys import CATALOG, EXPERT_LISTS, expert_keys, expert_of, list_key, train_keys
+from hpcddm.runs.unit_training import overridden_images, resolve_training
 from hpcddm.stages.data.copy_lists import copies_read
 from hpcddm.stages.data.encode_captions import captions_read, uncounted_captions
 from hpcddm.stages.data.latents import space_parts
@@ -30,12 +20,6 @@ from hpcddm.stages.unit_kinds import TrainingUnits, network_inputs
 def missing_experts(experiment: Experiment, present: Container[str]) -> list[str]:
     """List the units of the experts that are not in `present`."""
     return [key for key in expert_keys(experiment) if key not in present]
-
-
-def denoiser_disk(experiment: Experiment, key: str, ranks: int) -> DiskSpace:
-    """Estimate the training of an expert's network, the monolith's or the student's."""
-    model = experiment.expert_config(None if key == STUDENT else expert_of(key)).model
-    return disk_sizes.training_space(model.parameters(experiment.data), unit_training(experiment, key), ranks)
 
 
 class TrainStage(TrainingUnits, Stage):
@@ -67,12 +51,12 @@ class TrainStage(TrainingUnits, Stage):
 
         The monolith includes the settings that determine its number of images instead of a training.
         """
-        expert = expert_of(key)
-        settings = common_settings(experiment, experiment.expert_config(expert).model)
-        settings["experts"] = expert_settings(experiment, expert)
-        if expert is None:
+        own = resolve_training(experiment, key)
+        settings = common_settings(experiment, own.denoiser.model)
+        settings["experts"] = expert_settings(experiment, own.denoiser)
+        if expert_of(key) is None:
             return settings | _equal_flops_settings(experiment)
-        return settings | {"training": unit_training(experiment, key).fingerprinted()}
+        return settings | {"training": own.settings.fingerprinted()}
 
     def lengths(self, experiment: Experiment, key: str) -> Sequence[str]:
         """Return the inputs of the monolith's number of images, unless its learning rate decays over it."""
@@ -84,15 +68,10 @@ class TrainStage(TrainingUnits, Stage):
         expert = expert_of(key)
         return super().site(experiment, key) if expert is None else experiment.experts.site_of(expert)
 
-    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
-        """Estimate a training."""
-        return denoiser_disk(experiment, key, ranks)
-
 
 def _equal_flops_settings(experiment: Experiment) -> dict[str, Any]:
     """Return the settings that determine the monolith's images through the FLOPs of router and experts."""
-    common, config = experiment.experts.training, experiment.expert_config()
-    router, training = experiment.router, experiment.router.training
+    common, router, training = experiment.experts.training, experiment.router, experiment.router.training
     settings: dict[str, Any] = {"model": settings_to_hash(router.model)}
     if training:
         settings |= {"images": training.images, "batch": training.batch}
@@ -103,7 +82,7 @@ def _equal_flops_settings(experiment: Experiment) -> dict[str, Any]:
     if router.refit:
         settings["refit"] = True
     bought = {
-        "experts.training": settings_to_hash(common) | {"precision": config.precision},
+        "experts.training": settings_to_hash(common),
         "cluster.experts": experiment.cluster.experts,
         "router": settings,
         "experts.overrides": overridden_models(experiment),

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from hpcddm.config import variants
-from hpcddm.config.conditions import ConditionSettings
-from hpcddm.config.text_encoders import TextEncoderSettings
+from hpcddm.config.conditions import ConditionSettings, TextEncoderSettings
 from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.data.reader import ArrayReader
 from hpcddm.diffusion.conditions import base as conditions

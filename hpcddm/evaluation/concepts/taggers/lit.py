@@ -16,9 +16,9 @@ from pydantic import Field
 
 from hpcddm.config import variants
 from hpcddm.config.concepts import TaggerSettings
+from hpcddm.config.conditions import TextEncoderSettings
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.schema import Positive, default_variant
-from hpcddm.config.text_encoders import TextEncoderSettings
 from hpcddm.data.catalog import split_into_blocks
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import Reader

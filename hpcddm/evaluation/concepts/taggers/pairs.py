@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Int64, Integer
 
 from hpcddm.randomness import keyed
-from hpcddm.randomness.bijection import Bijection
+from hpcddm.randomness.keyed import Bijection
 from hpcddm.randomness.streams import PAIR_CONCEPT, PAIR_IMAGE
 
 
