@@ -11,7 +11,7 @@ from hpcddm.data.tars.record import Record
 from hpcddm.files import atomic
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CATALOG
-from tests.catalogs import CENTRE_CROP, catalog_of
+from tests.catalogs import catalog_of
 from tests.data.refusals import assert_refused
 from tests.helpers import SIDE
 
@@ -35,7 +35,7 @@ def written(folder, sizes=(5, 4, 3), ranges=1, made=None):
     made, tars = list(made or records()), []
     for number, size in enumerate(sizes):
         tars.append(folder / f"{number}.tar")
-        tar_writing.write_tar(tars[-1], made[:size], SIDE, 1, CENTRE_CROP)
+        tar_writing.write_tar(tars[-1], made[:size], SIDE, 1)
         del made[:size]
     return catalog_of(folder, tars, ranges)
 

@@ -16,7 +16,6 @@ from hpcddm.config.data_variants import TransformSettings
 from hpcddm.data import image_decoding
 from hpcddm.data.image_decoding import ImageError, decode, read_image, rotate_upright, to_pixels
 from hpcddm.data.transforms.base import Transform
-from tests.catalogs import CENTRE_CROP
 from tests.data.refusals import assert_refused
 from tests.pictures import EMOJI
 
@@ -228,7 +227,7 @@ def test_a_flipped_bit_among_a_pngs_pixels_is_found():
             damaged = bytearray(content)
             damaged[place] ^= 4
             with pytest.raises(ImageError, match=f"^PNG damaged: wrong checksum of the chunk at byte {start}$"):
-                decode(bytes(damaged), 3, 8, CENTRE_CROP)
+                decode(bytes(damaged), 3, 8)
 
 
 @pytest.mark.parametrize("file_format", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000"])
@@ -239,7 +238,7 @@ def test_damage_anywhere_raises_nothing_else(file_format):
         for _ in range(number % 3):
             damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
         try:
-            assert decode(bytes(damaged), 3, 8, CENTRE_CROP).shape == (8, 8, 3)
+            assert decode(bytes(damaged), 3, 8).shape == (8, 8, 3)
         except ImageError as error:
             assert str(error)
 
@@ -272,11 +271,11 @@ def test_the_default_is_the_middle_square_resized(mode, channels, size):
     x, y = (size[0] - side) // 2, (size[1] - side) // 2
     square = image.convert("RGB" if channels == 3 else "L").crop((x, y, x + side, y + side))
     expected = np.asarray(square if side == 32 else square.resize((32, 32), Image.Resampling.LANCZOS))
-    assert np.array_equal(decode(saved(image), channels, 32, CENTRE_CROP), expected.reshape(32, 32, channels))
+    assert np.array_equal(decode(saved(image), channels, 32), expected.reshape(32, 32, channels))
 
 
 def test_resizing_keeps_the_whole_picture():
     thirds = np.repeat(np.array([[40, 120, 200]], np.uint8), 30, axis=1).repeat(30, axis=0)
     content = saved(Image.fromarray(thirds))
-    assert decode(content, 1, 30, CENTRE_CROP)[:, [0, 15, 29], 0].tolist() == [[120, 120, 120]] * 30
+    assert decode(content, 1, 30)[:, [0, 15, 29], 0].tolist() == [[120, 120, 120]] * 30
     assert decode(content, 1, 30, transform("resize"))[:, [2, 15, 27], 0].tolist() == [[40, 120, 200]] * 30

@@ -13,7 +13,7 @@ from hpcddm.data.reader import ArrayReader, CatalogReader
 from hpcddm.data.tars import tar_writing
 from hpcddm.data.tars.record import Record
 from hpcddm.errors import UserError
-from tests.catalogs import CENTRE_CROP, catalog_of
+from tests.catalogs import catalog_of
 from tests.data.refusals import assert_refused
 from tests.helpers import SIDE
 
@@ -32,7 +32,7 @@ def catalog(request, tmp_path, pixels):
         records = [
             Record(f"train-{number}", image, number % 4, f"picture {number}") for number, image in images.items()
         ]
-        tar_writing.write_tar(tmp_path / name, records, SIDE, 1, CENTRE_CROP)
+        tar_writing.write_tar(tmp_path / name, records, SIDE, 1)
     return catalog_of(tmp_path, [tmp_path / "a.tar", tmp_path / "b.tar"], request.param)
 
 
@@ -62,7 +62,7 @@ def test_clusters_are_those_of_the_column(catalog, tmp_path):
 
 
 def test_what_the_samples_do_not_have_is_said(tmp_path, pixels):
-    tar_writing.write_tar(tmp_path / "x.tar", [Record("k", Image.fromarray(pixels[0, ..., 0]))], SIDE, 1, CENTRE_CROP)
+    tar_writing.write_tar(tmp_path / "x.tar", [Record("k", Image.fromarray(pixels[0, ..., 0]))], SIDE, 1)
     reader = CatalogReader(catalog_of(tmp_path, [tmp_path / "x.tar"]))
     assert np.array_equal(reader.images([0]), pixels[:1])
     for ask, missing in ((reader.labels, "classes"), (reader.captions, "captions")):
@@ -106,9 +106,7 @@ def test_no_more_tars_are_open_than_a_process_may_open(tmp_path, pixels, monkeyp
     monkeypatch.setattr("hpcddm.data.images.MAX_OPEN_IMAGE_FILES", 3)
     tars = [tmp_path / f"{number}.tar" for number in range(8)]
     for number, path in enumerate(tars):
-        tar_writing.write_tar(
-            path, [Record(str(number), Image.fromarray(pixels[number, ..., 0]))], SIDE, 1, CENTRE_CROP
-        )
+        tar_writing.write_tar(path, [Record(str(number), Image.fromarray(pixels[number, ..., 0]))], SIDE, 1)
     reader = CatalogReader(catalog_of(tmp_path, tars))
     for numbers in ([0, 1, 2, 3], range(8), [7, 0, 7], range(8)):
         assert np.array_equal(reader.images(numbers), pixels[list(numbers)])

@@ -18,7 +18,6 @@ from hpcddm.runs.run_dir import set_aside
 from hpcddm.runs.unit_keys import CATALOG, CLUSTER, EXPERT_LISTS, MONOLITH
 from hpcddm.sources.idx import IdxSplit
 from hpcddm.stages.data import cluster_job
-from tests.catalogs import CENTRE_CROP
 from tests.helpers import JOINED, SIDE, write_source
 from tests.stages.routes import Bench
 
@@ -207,7 +206,7 @@ def test_tars_have_pictures_as_the_experiments_transform_makes_them(tmp_path, mo
     bench.make("shard/train-000")
     index = tar_index.index_tar(bench.run.unit("shard/train-000") / "images-00000.tar")
     content = index.path.read_bytes()[int(index.offsets[0]) :][: int(index.sizes[0])]
-    assert np.abs(decode(content, 1, SIDE, CENTRE_CROP)[:, [0, -1], 0].astype(int) - edges).max() <= 1
+    assert np.abs(decode(content, 1, SIDE)[:, [0, -1], 0].astype(int) - edges).max() <= 1
 
 
 @pytest.mark.parametrize("count, most", [(10, 10), (10, 20), (11, 10), (1000, 7), (10**6, 100)])

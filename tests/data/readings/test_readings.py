@@ -29,7 +29,7 @@ from hpcddm.randomness.keyed import RandomDraws
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
 from hpcddm.stages.data.copy_lists import copy_key
-from tests.catalogs import CENTRE_CROP, catalog_of
+from tests.catalogs import catalog_of
 from tests.orders import uniform, windowed
 
 SIDE, COUNT, STEPS, BATCH = 8, 60, 8, 8
@@ -47,7 +47,7 @@ class Data:
         images = [Image.fromarray(values.astype(np.uint8)) for values in pixels]
         for first in range(0, COUNT, 15):
             records = [Record(str(number), images[number], number % 4) for number in range(first, first + 15)]
-            tar_writing.write_tar(root / f"{first}.tar", records, SIDE, 1, CENTRE_CROP)
+            tar_writing.write_tar(root / f"{first}.tar", records, SIDE, 1)
         self.catalog = catalog_of(root, [root / f"{first}.tar" for first in range(0, COUNT, 15)], ranges=2)
         write_columns(root / "list.h5", {"numbers": LISTED})
         write_columns(root / "clusters.h5", {"cluster": np.arange(COUNT, dtype=np.uint16) % 3})
