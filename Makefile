@@ -5,6 +5,7 @@ RUN_DIR ?=
 SET ?=
 PYTHON ?= python3
 VENV ?= .venv
+PART ?=
 
 SHELL := /bin/bash
 HPCDDM := $(VENV)/bin/hpcddm
@@ -23,7 +24,8 @@ help:
 	@echo "make submit [EXPERIMENT=quickstart] [SITE=auto] [RUN_DIR=runs/NAME] [SET='key=value ...']"
 	@echo "make test          everything that can be tested here, on a real Slurm where it can be installed"
 	@echo "make test-fast     what is tested quickly, without Slurm and whole runs: for whoever edits"
-	@echo "make test-long     storms, races of submitters, containers, newer Slurms: hours, and some GB below /var/tmp"
+	@echo "make test-long     storms, races of submitters, containers, newer Slurms: hours, and some GB below /var/tmp;"
+	@echo "                   PART=storms is one part of it, two hours at most; tests/long.sh lists them"
 	@echo "make test-bare     this commit's make submit and make test on a bare Debian 12 and 13, which need root: two hours"
 	@echo "make gpu-check     tests and a table of figures on the GPUs of this machine, 25 minutes; an error where it has none"
 	@echo "make benchmarks    the figures of docs/results/ about submitting, backbones and dispatch, measured here"
@@ -45,7 +47,7 @@ test-fast: $(VENV)/installed-test
 		-m "not slow and not slurm and not long and not gpu and not foreign"
 
 test-long: $(VENV)/installed-test
-	@VENV=$(call quote,$(VENV)) HPCDDM_ROUNDS=20 bash tests/run.sh -m 'long or slurm'
+	@VENV=$(call quote,$(VENV)) HPCDDM_ROUNDS=20 PART=$(call quote,$(PART)) bash tests/long.sh
 
 test-bare: $(VENV)/installed-test
 	@$(VENV)/bin/python -m tests.isolation.bare_machine

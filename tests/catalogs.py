@@ -7,6 +7,9 @@ from hpcddm.data.catalog import Catalog, CatalogPart, SplitEntry
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.sample_file import SampleFile
 from hpcddm.data.tars import tar_index
+from hpcddm.data.transforms.centre_crop import CentreCrop, CentreCropSettings
+
+CENTRE_CROP = CentreCrop(CentreCropSettings(name="centre_crop"))
 
 
 def catalog_of(folder: Path, tars: Sequence[Path], ranges: int = 1) -> Catalog:

@@ -1,5 +1,3 @@
-import inspect
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -91,16 +89,6 @@ def reported(tmp_path):
     return make
 
 
-def test_a_notebook_shows_what_a_run_is_and_completes_names_for_users(run):
-    assert repr(run) == f"<run quickstart in {run._run.root}: 4 experts; monolith, top-1, top-2>"
-    assert run.strategies == ["monolith", "top-1", "top-2", *(f"expert-{number}" for number in range(4))]
-    shown = dir(hpcddm)
-    assert "open" in shown and not {"Any", "Path", "TYPE_CHECKING"} & set(shown)
-    public = [getattr(api.Run, name) for name in dir(api.Run) if not name.startswith("_")]
-    signatures = [str(inspect.signature(one)) for one in public if callable(one)]
-    assert signatures and not [one for one in signatures if " at 0x" in one]
-
-
 def test_table_and_curves_are_those_of_the_complete_units(reported):
     run = reported()
     arm = {"kid": 0.1, "fd": 1.5, "fd@own": 1.5, "images": 24, "train_flops": 9}
@@ -135,13 +123,6 @@ def test_figures_of_other_networks_than_there_are_now_are_refused(reported):
     manifest.publish(folder, replace(manifest.read(folder), outputs=manifest.describe_outputs(folder, ["output.bin"])))
     with pytest.raises(UserError, match=r"report/all is outdated \(train/expert-01 has changed since\)"):
         hpcddm.open(run.root).metrics  # noqa: B018
-
-
-def test_a_report_that_was_copied_alone_is_read(reported, tmp_path):
-    run, copy = reported(), RunDir(tmp_path / "copy")
-    shutil.copytree(run.unit(REPORT), copy.unit(REPORT))
-    shutil.copy(run.experiment, copy.experiment)
-    assert hpcddm.open(copy.root).metrics["arms"]["top-1"]["fd"] == 1.5
 
 
 def test_samples_classes_and_a_space_that_are_made_anew_are_refused(reported):

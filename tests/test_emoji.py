@@ -1,9 +1,7 @@
 """The script that prepares drawings of emoji, on icons of two sets, and a folder of images that it makes of them."""
 
-import hashlib
 import importlib.util
 import json
-import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -15,8 +13,6 @@ import yaml
 from click.testing import CliRunner
 
 from hpcddm.errors import UserError
-from hpcddm.files import checked_reads
-from hpcddm.loading.load_experiment import load_experiment
 from tests.commands.archives import packed
 from tests.helpers import EXPERIMENT, REPOSITORY, changed
 from tests.sources.opening import records_of, split_of
@@ -185,12 +181,6 @@ def test_an_alias_adds_its_flips_and_turns_to_those_of_its_parent(tmp_path, own,
     assert (image == 0).tolist() == [[letter != "." for letter in line] for line in expected]
 
 
-def test_a_box_that_is_not_square_is_drawn_whole_in_the_middle(tmp_path):
-    icons = {"wide": {"body": '<path d="M8 4h8v4h-8z"/>', "left": 8, "top": 4, "width": 8, "height": 4}}
-    image = np.asarray(drawings_of(one_set(tmp_path / "set", icons))["set:wide"].render(8))
-    assert (image[..., 0] == 0).tolist() == [[2 <= line < 6] * 8 for line in range(8)]
-
-
 def two(**content):
     """A set of two icons, and what is wrong in it."""
     icons = {name: {"body": MARK} for name in ("a", "b")} | content.pop("icons", {})
@@ -298,24 +288,6 @@ def test_a_folder_of_other_images_is_not_touched(experiment, tmp_path):
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["photo.jpg"]
 
 
-def test_other_sets_are_drawn_instead_of_the_four(experiment, tmp_path):
-    done = command(experiment, "--from", tmp_path / "downloads", "--set", NOTO, "--heldout", 0.2)
-    assert done.exit_code == 0 and done.output.count("fetched  ") == 1, (done.output, done.exception)
-    keys = [record.key for record in records_of("image_folder", folder=str(tmp_path / "cache" / "emoji"))]
-    assert keys and all("-noto_" in key for key in keys)
-    done = command(experiment, "--from", tmp_path / "downloads", "--set", NOTO, "--set", NOTO)
-    assert done.exit_code == 1 and "--set: two sets have the icon noto:a-button-blood-type" in str(done.exception)
-
-
-def test_concepts_has_a_split_of_its_own_and_its_folder_says_so(experiment, tmp_path):
-    names = {name: load_experiment(name).data.source.folder for name in ("emoji", "emoji_latents", "concepts")}
-    assert names["emoji"] == names["emoji_latents"] == str(tmp_path / "cache" / "emoji" / "by-name")
-    assert names["concepts"] == str(tmp_path / "cache" / "emoji" / "by-key")
-    experiment.write_text(experiment.read_text().replace("name: tiny", "name: concepts"))
-    assert command(experiment, "--from", tmp_path / "downloads").exit_code == 0
-    assert "0.2 of all held out, by key." in (tmp_path / "cache" / "emoji" / "ATTRIBUTION.md").read_text()
-
-
 def test_what_cannot_be_prepared_is_refused_in_one_line(experiment, tmp_path, monkeypatch):
     done = command("quickstart")
     assert "quickstart: data.source is idx, and not an image_folder" in str(done.exception)
@@ -328,39 +300,3 @@ def test_what_cannot_be_prepared_is_refused_in_one_line(experiment, tmp_path, mo
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     done = command(experiment)
     assert "resvg-py draws the icons; install it with: pip install resvg-py" in str(done.exception)
-
-
-def test_an_error_is_one_line_without_a_traceback(tmp_path):
-    done = subprocess.run(
-        [sys.executable, SCRIPT, "nowhere"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1 and done.stderr.startswith("error: no experiment named 'nowhere'"), done.stderr
-    assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.long
-def test_the_real_drawings_are_as_many_as_the_documents_say(tmp_path, monkeypatch):
-    """This needs npm and a network."""
-    monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path / "cache"))
-    done = command("emoji")
-    assert done.exit_code == 0 and done.output.count("fetched  ") >= 5, (done.output, done.exception)
-    for package in script.SETS:
-        info = checked_reads.read_json(script.EMOJI.place() / package.folder / "info.json")
-        assert (info["prefix"], info["license"]["spdx"]) == (package.folder, package.licence)
-    names = {split: [] for split in ("train", "heldout")}
-    things = set()
-    folders = [script.EMOJI.place() / package.folder for package in script.SETS]
-    unicode_names = script.UnicodeNames(script.EMOJI.place() / "emojibase", folders)
-    page = (REPOSITORY / "docs" / "emoji.md").read_text()
-    for folder in folders:
-        drawings = script.read_set(folder, unicode_names, Counter())
-        assert f"| {folder.name} | {len(drawings):,} |" in page
-        things |= {drawing.thing for drawing in drawings}
-    for split, lines in names.items():
-        records = split_of("image_folder", split, folder=str(tmp_path / "cache" / "emoji" / "by-name"))
-        labels = [records.class_names[label] for label in records.labels]
-        lines += sorted(f"{label}: {caption}" for label, caption in zip(labels, records._captions, strict=True))
-    assert not set(names["train"]) & set(names["heldout"])
-    assert f"| together | {sum(map(len, names.values())):,}, of {len(things):,} things |" in page
-    digest = hashlib.sha256(json.dumps(names).encode()).hexdigest()
-    assert digest.startswith("253baddf6348779c"), "captions, groups and splits are those of earlier versions"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpcddm.exchange.contract import Contract
-from tests.foreign_agreed import AGREED, UNVERIFIED, Watch, agree, hostile_run, is_complete, is_own, vouch
+from tests.foreign_agreed import AGREED, UNVERIFIED, Watch, agree, vouch
 from tests.foreign_cases import UNIT, Beside, copy_of, tree_digest
 from tests.foreign_units import CASES, WEIGHTS, scaled, weights
 from tests.helpers import REPOSITORY, hpcddm
@@ -116,32 +116,6 @@ def test_weights_that_are_named_by_their_path_are_refused_wherever_they_are_in_t
         ):
             code, output = said(beside, watch, *command)
             assert code in (1, 2) and UNVERIFIED in output, (command[0], output)
-
-
-def test_a_hostile_run_over_ours_changes_nothing_that_counts(beside, watch, template, two_ranks, tmp_path):
-    kept = (beside.run / "train/expert-00/weights.safetensors").read_bytes()
-    hostile = hostile_run(beside, template[1], tmp_path)
-    shutil.copytree(hostile, beside.run, symlinks=True, dirs_exist_ok=True, copy_function=_over)
-    assert is_own(beside.run) and not is_complete(beside.run) and is_complete(beside.run, "train/expert-00")
-    code, output = said(beside, watch, "status", beside.run)
-    assert any(UNIT in line and UNVERIFIED in line for line in output.splitlines()), output
-    for command in (
-        ("export", beside.run, UNIT, "--output", tmp_path / "exported"),
-        ("sample", beside.run, "--strategy", "expert-2", "--output", tmp_path / "grid.png"),
-    ):
-        code, output = said(beside, watch, *command)
-        assert code == 1 and UNVERIFIED in output and len(output.splitlines()) == 1
-    code, output = said(beside, watch, "retry", beside.run)
-    assert code != 0 and len(output.splitlines()) == 1, output
-    submit(beside, watch, two_ranks)
-    said(beside, watch, "clean", beside.run, "--yes")
-    assert (beside.run / "train/expert-00/weights.safetensors").read_bytes() == kept
-
-
-def _over(source: str, target: str) -> None:
-    """Copy as `cp -r` does, but into new files: copies of the run share some."""
-    Path(target).unlink(missing_ok=True)
-    shutil.copy2(source, target)
 
 
 @pytest.mark.long

@@ -24,6 +24,13 @@ def test_a_variable_is_one_word_and_set_is_several(tmp_path):
         assert done.stdout == words, done.stderr
 
 
+def test_an_unknown_part_of_the_long_tests_is_answered_with_the_valid_ones(tmp_path):
+    for name in ("installed", "installed-test"):
+        (tmp_path / name).touch()
+    done = make("test-long", f"VENV={tmp_path}", "PART=storm")
+    assert done.returncode != 0 and "error: PART=storm: valid parts are slurm clusters storms newer" in done.stderr
+
+
 FAKE = """#!/bin/sh
 case "$*" in
     -V) echo "Python {version}" ;;

@@ -19,15 +19,12 @@ from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError
 
 from hpcddm.data.segments import PNG_SIGNATURE, remove_metadata
 from hpcddm.data.transforms.base import Transform
-from hpcddm.data.transforms.centre_crop import CentreCrop, CentreCropSettings
 from hpcddm.errors import UserError
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000")
 """Formats that are read, whatever a file's name; Pillow's others are not for photographs, or start programs."""
 MAX_PIXELS = 256_000_000
 """Largest number of pixels of a picture; as many take 1 GB of memory."""
-CENTRE_CROP = CentreCrop(CentreCropSettings(name="centre_crop"))
-"""The default of `data.transform`."""
 
 ORIENTATION_TRANSPOSES = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -56,15 +53,13 @@ class ImageError(UserError):
     """Error for a file that is not a usable picture; the message is the reason, and the caller adds the place."""
 
 
-def decode(
-    content: bytes, channels: int, size: int, transform: Transform[Any] = CENTRE_CROP
-) -> UInt8[np.ndarray, "h w c"]:
+def decode(content: bytes, channels: int, size: int, transform: Transform[Any]) -> UInt8[np.ndarray, "h w c"]:
     """Return the pixels of a picture's file, h = w = size, c = channels (1 or 3); raises `ImageError`."""
     pixels = np.asarray(fit_to_shape(read_image(content), channels, size, transform))
     return pixels if pixels.ndim == 3 else pixels[..., None]
 
 
-def fit_to_shape(image: Image.Image, channels: int, size: int, transform: Transform[Any] = CENTRE_CROP) -> Image.Image:
+def fit_to_shape(image: Image.Image, channels: int, size: int, transform: Transform[Any]) -> Image.Image:
     """Return a picture in the form that networks use; unchanged if it has it already. Raises `ImageError`."""
     return transform.fit(to_pixels(image, channels), size)
 

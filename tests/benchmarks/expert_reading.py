@@ -31,6 +31,7 @@ from hpcddm.data.tars.tar_index import columns_of
 from hpcddm.data.tars.tar_layout import TarLayout
 from tests import pictures
 from tests.benchmarks.tables import least_in_turns, print_header, print_row
+from tests.catalogs import CENTRE_CROP
 from tests.data.oddities import index_existing_tar
 
 TARS, IN_A_TAR, EXPERTS, SIDE, IMAGE_SIZE, BATCH, ROUNDS = 10, 1000, 8, 208, 64, 64, 3
@@ -89,7 +90,9 @@ def streamed(tars: list[Path], keys: set[str], is_decoded: bool) -> int:
     samples = webdataset.WebDataset([str(path) for path in tars], shardshuffle=False, empty_check=False)
     samples = samples.select(lambda sample: sample["__key__"] in keys)
     if is_decoded:
-        samples = samples.map(lambda sample: sample | {"jpg": decode(sample["jpg"], 3, IMAGE_SIZE).tobytes()})
+        samples = samples.map(
+            lambda sample: sample | {"jpg": decode(sample["jpg"], 3, IMAGE_SIZE, CENTRE_CROP).tobytes()}
+        )
     return sum(len(sample["jpg"]) for sample in samples)
 
 

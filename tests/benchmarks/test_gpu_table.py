@@ -8,7 +8,6 @@ import pytest
 
 from hpcddm.jobs import devices
 from tests.benchmarks import gpu_table
-from tests.benchmarks.gpu_sides import Setup
 from tests.helpers import REPOSITORY
 
 
@@ -29,25 +28,3 @@ def test_without_a_gpu_nothing_is_measured_and_that_is_an_error(monkeypatch):
     monkeypatch.setattr(devices, "visible_gpus", lambda: 0)
     with pytest.raises(SystemExit, match="no GPU is visible to torch here, so nothing was measured: "):
         gpu_table.main()
-
-
-def test_a_row_without_a_figure_says_why():
-    row = gpu_table._training("bf16, here", [], "failed: OutOfMemoryError", 1e12, 10**9)
-    assert row == ("bf16, here", "-", "-", "-", "failed: OutOfMemoryError")
-
-
-def test_the_share_of_the_peak_is_that_of_the_fastest_round():
-    runs = [{"rate": 100.0, "first": 1.0, "gb": 2.0, "predicted": 2.1}, {"rate": 200.0, "first": 1.0}]
-    row = gpu_table._training("bf16, here", runs, None, 1e12, 10**9)
-    assert row == ("bf16, here", "100.0, 200.0", "20.0%", "2.0 (2.1)", "first step 1.0 s")
-
-
-@pytest.mark.parametrize(("function", "reason"), [(os._exit, "ended with 3"), (pow, "TypeError"), (None, "no time")])
-def test_a_process_that_gives_no_figure_is_told_apart(function, reason):
-    setup = Setup("cpu", tiny=True, seconds=0.1)
-    with pytest.raises(gpu_table.Unmeasured, match=reason):
-        gpu_table.apart((lambda *_: function(3)) if function else _never, 0.2 if function is None else 60, setup)
-
-
-def _never(_):
-    os.read(os.pipe()[0], 1)

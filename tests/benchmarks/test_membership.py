@@ -1,24 +1,12 @@
 """Attacks on denoisers whose knowledge of their members is known, and what tells their scores apart."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
-import torch
 from scipy import stats
 
-from hpcddm.config import variants
-from hpcddm.config.objectives import ObjectiveSettings
-from hpcddm.diffusion.objectives.base import Objective
-from hpcddm.runs.ranges import HELDOUT, TRAIN
-from tests.benchmarks import membership
-from tests.benchmarks.membership import BY_ANOTHER, COMPARED, LOSS, OTHERS_ALONE, POOLED, SIMA, SIMA_MC
 from tests.benchmarks.roc import area, found
-from tests.helpers import CLASSES, write_experiment, write_source
-from tests.whole_runs import hpcddm
 
 IMAGES, SIDE = 40, 4
-ATTACKS = (LOSS, SIMA, SIMA_MC)
 
 
 def drawn(members, others, seed, shift=0.0, decimals=None):
@@ -57,76 +45,3 @@ def test_no_threshold_finds_more_members_at_so_few_false_alarms_and_the_interval
     assert estimate.value == 0.2
     assert stats.binom.sf(9, 50, estimate.low) == pytest.approx(0.025)
     assert stats.binom.cdf(10, 50, estimate.high) == pytest.approx(0.025)
-
-
-def planted_run():
-    """What the attacks need of a run: random images of both splits."""
-    draw = np.random.default_rng(0)
-    images = {split: draw.integers(0, 256, (IMAGES, SIDE, SIDE, 1), dtype=np.uint8) for split in (TRAIN, HELDOUT)}
-    return SimpleNamespace(
-        data=lambda split: SimpleNamespace(images=lambda numbers: images[split][numbers]),
-        space=SimpleNamespace(to_model=lambda values: values.permute(0, 3, 1, 2).float() / 127.5 - 1),
-        condition=SimpleNamespace(of_samples=lambda reader, numbers: torch.zeros(len(numbers))),
-    )
-
-
-def exact_denoiser(run, known):
-    """The best denoiser for a world of these training images alone, in closed form."""
-    world = run.space.to_model(torch.from_numpy(run.data(TRAIN).images(known)))
-
-    def velocity(x, t, condition):
-        t = t[:, None, None, None]
-        distances = ((x[:, None] - (1 - t[:, None]) * world) / t[:, None]).square().flatten(2).sum(2)
-        mean = torch.einsum("nk,kchw->nchw", (-distances / 2).softmax(1), world)
-        return (x - mean) / t
-
-    objective = variants.create(Objective, ObjectiveSettings.model_validate({"name": "flow_matching"}))
-    return SimpleNamespace(model=velocity, objective=objective)
-
-
-def planted_sides(known):
-    run = planted_run()
-    denoiser = exact_denoiser(run, known)
-    return [membership.ask(denoiser, run, split, np.arange(IMAGES)) for split in (TRAIN, HELDOUT)]
-
-
-def test_a_denoiser_gives_away_the_images_that_it_knows_and_no_others():
-    sides = planted_sides(np.arange(IMAGES))
-    own, others = planted_sides(np.arange(IMAGES // 2))
-    unknown = {name: values[:, IMAGES // 2 :] for name, values in own.items()}
-    for attack in ATTACKS:
-        assert sides[0][attack][0].max() < sides[1][attack][0].min(), "at the lowest level every member is known"
-        assert area(*membership.scores(*sides)[attack]).low > 0.8
-        estimate = area(*membership.scores(unknown, others)[attack])
-        assert estimate.low < 0.5 < estimate.high
-
-
-def test_pooled_scores_forget_how_hard_the_images_of_a_cluster_are():
-    hard, easy = ({LOSS: np.array([[scale, 2 * scale]])} for scale in (1000.0, 1.0))
-    worse = {LOSS: hard[LOSS] + 1000}, {LOSS: easy[LOSS] + 1}
-    sides = membership.pooled([membership.scores(hard, worse[0]), membership.scores(easy, worse[1])])
-    members, others = sides[LOSS]
-    assert np.allclose(members[:2], members[2:]) and np.allclose(others[:2], others[2:])
-    assert area(members, others).value == 7 / 8
-
-
-@pytest.mark.long
-def test_experts_that_are_trained_long_on_few_images_give_them_away(tmp_path):
-    write_source(tmp_path / "images", train=96, heldout=96)
-    network = {"name": "dit", "width": 64, "depth": 2, "heads": 2, "patch": 2}
-    training = {"images": 60_000, "batch": 32, "learning_rate": 0.003, "warmup_images": 640}
-    training |= {"ema_halflife_images": 2000, "precision": "fp32"}
-    changes = {"experts__model": network, "experts__training": training, "monolith__enabled": False}
-    file = write_experiment(tmp_path, data__num_classes=CLASSES, **changes)
-    run = tmp_path / "run"
-    done = hpcddm("submit", file, "--site", "embedded", "--until", "train", "--run-dir", run, timeout=1800)
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = {(row.expert, row.attack): row for row in membership.measure(run)}
-    for attack in (*ATTACKS, COMPARED):
-        assert rows[POOLED, attack].area.low > 0.7
-        assert rows[POOLED, attack].members == 96 == rows[POOLED, attack].others
-        null = rows[OTHERS_ALONE, attack].area
-        assert null.low < 0.5 < null.high
-    # The other expert has seen neither side.
-    for attack in ATTACKS:
-        assert rows[BY_ANOTHER, attack].area.low < 0.5 < rows[BY_ANOTHER, attack].area.high

@@ -82,12 +82,6 @@ def test_the_number_of_threads_changes_nothing():
         assert np.array_equal(array, fits[1][name]) and np.array_equal(array, fits[2][name]), name
 
 
-def test_the_seed_decides():
-    features = np.random.default_rng(2).standard_normal((800, 8)).astype(np.float32)
-    first, other = (KMeans(settings()).fit_features(features, 4, seed).centroids for seed in (0, 1))
-    assert not np.array_equal(first, other)
-
-
 def test_trains_on_all_samples_and_not_on_256_per_centroid():
     features = np.random.default_rng(3).standard_normal((20000, 4)).astype(np.float32)
     partition = KMeans(settings(fine_clusters=2, iterations=200, restarts=1)).fit_features(features, 2, seed=0)
@@ -144,14 +138,6 @@ def test_bounded_clusters_are_assigned_one_by_one_and_stored(clothes, assignment
     partition = clustering.fit_features(fitted[:1000], 8, seed=0)
     whole = partition.assign_features(fitted)
     assert_the_same_in_pieces(clustering.load(partition.arrays()), fitted, whole)
-
-
-def test_a_bound_that_is_wide_enough_changes_no_cluster(clothes):
-    fitted, _ = clothes
-    free, bounded = (
-        KMeans(settings(restarts=1, max_share=share)).fit_features(fitted, 4, seed=0).coarse for share in (None, 0.9)
-    )
-    assert np.array_equal(free, bounded)
 
 
 def test_prices_are_those_of_the_assignment_of_least_cost():

@@ -4,14 +4,11 @@ from functools import partial
 
 import numpy as np
 import pytest
-import torch
 
-from hpcddm.clustering import row_blocks
 from hpcddm.clustering.base import NotFinite, Workspace
 from hpcddm.clustering.centroids import Centroids
 from hpcddm.clustering.kmeans import KMeans, KMeansSettings
 from hpcddm.clustering.lloyd import iterate, lloyd, tally
-from hpcddm.clustering.row_blocks import map_blocks
 from hpcddm.clustering.samples import Samples
 from tests.helpers import python
 
@@ -35,12 +32,6 @@ def test_iterations_are_those_of_lloyd():
     assert np.abs(centroids - wanted).max() < 1e-6
     squares = squares_to(points, before).min(1)
     assert inertia + np.square(points, dtype=np.float64).sum() == pytest.approx(squares.sum(), rel=1e-6)
-
-
-def test_it_ends_when_no_point_moves():
-    told, points = [], np.repeat(np.eye(4, dtype=np.float32), 50, axis=0)
-    _, centroids = iterate(points, points[::50], 1000, told.append)
-    assert np.array_equal(centroids, np.eye(4)) and told == [200, 200]
 
 
 def squares_to(points, centroids):
@@ -94,20 +85,6 @@ def test_the_kind_of_processor_changes_no_bit():
     done = [python(ON_A_PROCESSOR, timeout=300, **environment) for environment in ({}, old)]
     assert [run.returncode for run in done] == [0, 0], done
     assert done[0].stdout == done[1].stdout != ""
-
-
-def test_blocks_are_merged_in_order_and_a_stop_comes_through(monkeypatch):
-    monkeypatch.setattr(row_blocks, "ROWS_PER_BLOCK", 10)
-    merged, threads = [], torch.get_num_threads()
-    map_blocks(lambda rows: rows.stop, 95, lambda rows, stop: merged.append((rows.start, stop)))
-    assert merged == [(start, min(start + 10, 95)) for start in range(0, 95, 10)]
-
-    def stop(rows, result):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        map_blocks(lambda rows: None, 95, stop)
-    assert torch.get_num_threads() == threads
 
 
 class FeaturesAlone(Samples):

@@ -85,13 +85,6 @@ def test_typical_words_are_those_that_the_others_lack():
     assert [len(words) for words in find_keywords([hats, shoes], 1)] == [1, 1]
 
 
-def test_a_words_score_is_its_tf_idf_here_less_that_elsewhere():
-    # 'often': (1/2 - 1/4) ln(6/2); 'sharp': (1/2 - 0) ln(6/1), 'both' (1 - 1) ln(6/6).
-    words = find_keywords([["often both", "sharp both"], ["often both", "both", "both", "both"]], 5)
-    assert [word.word for word in words[0]] == ["sharp", "often"] and words[1] == []
-    assert words[0][1] == Keyword("often", 0.5, 0.25)
-
-
 def test_words_of_any_alphabet_and_captions_without_any():
     words, _ = find_keywords([["\u041a\u043e\u0442 42"], ["", "\udc80 x"]], 3)
     assert [word.word for word in words] == ["\u043a\u043e\u0442"]

@@ -4,7 +4,6 @@ import json
 import shutil
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from hpcddm.config.variants import settings_class
@@ -20,7 +19,7 @@ from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.runs.unit_keys import CLUSTER
-from tests.helpers import SIDE, hpcddm, tiny, write_experiment, write_idx, write_source
+from tests.helpers import SIDE, hpcddm, tiny, write_experiment, write_source
 from tests.stages.routes import STAGES, Bench
 
 TWO_STAGE = {"name": "hierarchical", "fine_clusters": 12, "iterations": 5, "restarts": 1, "metric": "euclidean"}
@@ -106,15 +105,6 @@ def test_an_image_is_in_its_cluster_whatever_images_are_beside_it(other, tmp_pat
     assert len(wanted) == 40 and fewer.items() >= wanted.items()
 
 
-def test_images_that_leave_a_cluster_empty_are_not_for_its_experts(other, tmp_path):
-    write_source(tmp_path / "images")
-    for name, count in (("train", 96), ("t10k", 40)):
-        write_idx(tmp_path / "images" / f"{name}-images-idx3-ubyte.gz", np.zeros((count, SIDE, SIDE)))
-    complaint = "cluster [0-2] is empty; to change: run: a run whose clusters these images have"
-    with pytest.raises(UserError, match=complaint):
-        made(tmp_path, "run", **of(other.root))
-
-
 def test_clusters_of_a_run_that_took_its_own_are_those_of_the_first(other, tmp_path):
     write_source(tmp_path / "images")
     second = made(tmp_path, "second", **of(other.root))
@@ -145,13 +135,6 @@ def test_a_partner_who_has_the_unit_alone_goes_on(copy, tmp_path):
     partner = made(there, "run", (*ENCODED, "assign", "expert_lists"), **of(there / "nowhere"))
     assert states(partner)[CLUSTER] is State.COMPLETE
     assert clusters_of(partner.run) == clusters_of(first.run)
-
-
-def test_a_copy_of_the_experiment_and_of_the_unit_is_enough_of_the_other_run(copy, tmp_path):
-    for entry in [entry for entry in copy.root.iterdir() if entry.name not in ("experiment.json", "cluster")]:
-        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-    bench = made(tmp_path, "run", **of(copy.root))
-    assert len(clusters_of(bench.run)) == 136 and states(bench)["expert_lists/all"] is State.COMPLETE
 
 
 def test_other_features_than_the_partition_was_taken_for_are_seen_without_the_other_run(copy, tmp_path):

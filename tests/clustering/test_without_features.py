@@ -84,11 +84,6 @@ def test_groups_of_classes_are_clusters_even_of_classes_that_no_network_knows(ma
         assert all(label in GROUPS[cluster] for cluster, label in zip(clusters, labels, strict=True))
 
 
-def test_an_image_whose_class_is_in_no_group_is_refused(made):
-    with pytest.raises(UserError, match=": no group of cluster.clustering has class [89]"):
-        made(cluster__clustering={"name": "labels", "groups": [[0, 1], [2, 3], [4, 5], [6, 7]]}, **UNKNOWN_CLASSES)
-
-
 def test_a_class_below_zero_is_in_no_group():
     class Given(Samples):
         def __init__(self):
@@ -102,12 +97,6 @@ def test_a_class_below_zero_is_in_no_group():
 
     with pytest.raises(UserError, match="sample 5: no group of cluster.clustering has class -1"):
         ClusterOfClass(np.array([0, 1, 1])).assign(Given(), np.array([4, 5, 6]))
-
-
-def test_each_class_is_a_cluster(made):
-    bench = made(cluster__clustering={"name": "labels"}, cluster__experts=10, experts__training__batch=40)
-    clusters, labels = clusters_and_labels(bench, "train")
-    assert np.array_equal(clusters, labels)
 
 
 @pytest.mark.parametrize(
@@ -125,8 +114,3 @@ def test_each_class_is_a_cluster(made):
 def test_groups_that_are_no_partition_of_the_classes_are_refused(tmp_path, groups, changes, complaint):
     with pytest.raises(ConfigError, match=f"cluster.clustering: {complaint}"):
         tiny(tmp_path, cluster__clustering={"name": "labels", "groups": groups}, **changes)
-
-
-def test_nothing_is_encoded_for_them(tmp_path):
-    stages = {unit.stage for unit in plan_units(tiny(tmp_path, **RANDOM))}
-    assert "encode" not in stages and {"cluster", "assign", "expert_lists"} <= stages

@@ -149,16 +149,6 @@ def test_what_others_typed_is_not_advised(run, monkeypatch, tmp_path):
     assert commands_of(values["next"]) == [submit] and "evil" not in shown and "/theirs" not in shown
 
 
-DAMAGED = ["[]", "{}", '{"words": 3, "folder": "/"}', '{"words": [], "folder": "/", "until": "x"}']
-
-
-@pytest.mark.parametrize("content", DAMAGED)
-def test_a_damaged_record_of_the_command_is_passed_over(run, content):
-    made(run, "report")
-    run.command.write_text(content)
-    assert "hpcddm submit" in seen(run, 3)[1]["next"]
-
-
 @pytest.mark.parametrize("until", ["cluster", "train", "report"])
 def test_a_run_that_was_asked_to_stop_at_a_stage_is_complete_up_to_it(run, monkeypatch, until):
     units, needed = made_up_to(until, run)

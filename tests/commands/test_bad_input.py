@@ -93,13 +93,6 @@ def test_a_text_among_the_numbers_of_a_table(place, cell):
     assert f"scores.csv: line 2: '{cell}' is not a number; a missing value is an empty cell of CSV, or null" in told
 
 
-def test_a_text_among_the_numbers_of_json_lines(place):
-    rows = [f'{{"key": "{key}", "score": {value}}}\n' for key, value in zip(KEYS[:2], ("6", '"NA"'), strict=True)]
-    Path("scores.jsonl").write_text("".join(rows))
-    told = submit("data.filter=score >= 5", "data.table={file: scores.jsonl}", code=1)
-    assert "scores.jsonl: line 2: 'NA' is not a number, and " in told
-
-
 def test_a_table_without_a_row_for_any_sample(place):
     Path("scores.csv").write_text("key,score\n" + "".join(f"./{key},6\n" for key in KEYS))
     told = submit(*SCORED, code=1)
@@ -169,11 +162,6 @@ WRONG_LINES = {
 @pytest.mark.parametrize("line, named", WRONG_LINES.items())
 def test_a_wrong_command_line(place, line, named):
     assert named in refused(*line.split())
-
-
-def test_a_missing_data_folder(place):
-    (place / "images").rename(place / "moved")
-    assert f"data.source.folder: {place}/images is not a folder" in submit(code=1)
 
 
 @pytest.mark.parametrize("split", ["train-labels-idx1", "t10k-labels-idx1", "train-images-idx3", "t10k-images-idx3"])

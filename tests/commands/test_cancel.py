@@ -55,11 +55,6 @@ def test_everything_goes_and_what_waits_goes_first(run, queue):
     assert queue.gone == ["8_2", "8_1", "8_0", "7_0"]
 
 
-def test_the_journal_says_of_which_submission_it_was(run, queue):
-    cancel(run, "train/expert-00", "train/expert-01")
-    assert cancelled(run) == [("train/expert-00",), ("train/expert-01",)]
-
-
 @pytest.mark.parametrize("state", ["pending", "running"])
 def test_a_scheduler_that_refuses_leaves_the_journal_as_it_was(run, queue, monkeypatch, state):
     queue.state = state
@@ -127,17 +122,6 @@ def test_who_does_not_leave_in_time_is_ended(run, queue):
     queue.state = "running"
     said = cancel(run, "train/expert-00")
     assert (queue.dismissed, queue.gone) == (["7_0"], ["7_0"]) and "ended without waiting: train/expert-00" in said
-
-
-def test_who_came_back_just_before_it_was_told_is_ended(run, queue, monkeypatch):
-    queue.state = "running"
-
-    def come_back(*jobs):
-        queue.state = "pending"
-
-    monkeypatch.setattr(queue, "signal_stop", come_back)
-    cancel(run, "train/expert-00")
-    assert set(queue.gone) == {"7_0"}
 
 
 def test_nobody_is_waited_for_with_now_and_after_the_second_interrupt(run, queue, monkeypatch):

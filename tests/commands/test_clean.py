@@ -105,14 +105,6 @@ def test_a_state_stays_while_what_it_was_made_of_is_not_settled(run):
     assert kept.is_dir()
 
 
-def test_what_a_link_leads_to_is_anothers(run, tmp_path):
-    shared = tmp_path / "shared"
-    run.logs(EXPERT).rename(shared)
-    run.logs(EXPERT).symlink_to(shared)
-    hpcddm("clean", run.root, "--yes")
-    assert (shared / "attempt-1" / "rank0.log").exists()
-
-
 def test_while_the_user_thinks_others_may_submit_and_what_they_take_up_again_stays(run, monkeypatch):
     bad = state(run, EXPERT, "images-0000128", "of other settings")
     gone = state(run, "train/expert-07", "images-0000064", "any")

@@ -145,13 +145,6 @@ def test_without_sacct_the_own_records_count_and_the_output_says_so(run, requeue
     assert f"source: the run's own records ({words})" in hpcddm("cost", run.root).stdout
 
 
-def test_a_site_without_sacct_is_not_asked(run, requeued, sacct):
-    sacct("never printed")
-    run.site("north").parent.mkdir()
-    run.site("north").write_text('{"name": "north", "scheduler": "slurm", "has_sacct": false}')
-    assert "has_sacct: false" in as_json(run)["source"] and sacct.asked() == []
-
-
 def test_an_attempt_that_died_unrecorded_is_an_estimate_until_its_last_sign_of_life(run):
     token, now = submitted(run, EXPERTS), time.time()
     write_attempt(run, EXPERT, 1, token, "17_1", started=now - 1000, heartbeat=beat(age=395))
@@ -203,11 +196,6 @@ def test_the_table_has_a_line_for_each_attempt_and_one_for_the_unit(run, requeue
     assert rows[2] == [EXPERT, "all", "2:00:00", "4.00", "0.4000", "8.00", "0.8000"]
     wasted = "0.4000 of them wasted (10.0%); 8.00 CPU-hours, 0.8000 of them wasted (10.0%)"
     assert f"total: 4.00 GPU-hours, {wasted}" in lines
-
-
-def test_a_run_in_which_nothing_was_tried_costs_nothing(run, tmp_path):
-    assert as_json(run)["attempts"] == [] and "total: 0.00 GPU-hours" in hpcddm("cost", run.root).stdout
-    assert hpcddm("cost", tmp_path / "nowhere").exit_code == 2
 
 
 def test_a_sweep_is_added_up_setting_by_setting(tmp_path):

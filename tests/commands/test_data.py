@@ -17,7 +17,6 @@ import pytest
 import yaml
 from PIL import Image
 
-from hpcddm.commands import data as verb
 from hpcddm.sources.folders import survey
 from tests.data.oddities import HEIC, class_folder, encoded, write_tar
 from tests.helpers import REPOSITORY, hpcddm, python, write_source
@@ -246,12 +245,6 @@ def test_few_images_are_described_and_refused(tmp_path):
     values, shown = said(tmp_path / "d", 1)
     assert values["readings"][0]["class_names"] == ilsvrc.NAMES and "ImageNet (ILSVRC 2012)" in shown
     assert "val has fewer than 20 images" in shown and "evaluate.images: 20 samples" in shown
-
-
-def test_the_train_folder_of_imagenet(tmp_path):
-    ilsvrc.write_images(tmp_path / "d", is_flat=False, of_class=12)
-    _, shown = accepted(tmp_path, tmp_path / "d" / "train")
-    assert f"next: hpcddm data {tmp_path / 'd'}\n" in shown
 
 
 @pytest.mark.parametrize("kind, captions", [("saved", 2), ("hub", 2), ("small_groups", 2), ("pandas", 1)])
@@ -516,22 +509,6 @@ def test_counting_stops_at_a_limit_and_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(survey, "MAX_FILES", 100)
     values, shown = said(root)
     assert not values["is_whole"] and "more than 100 files" in shown and "counting stopped there" in shown
-
-
-def test_a_line_says_that_it_counts(tmp_path, monkeypatch):
-    monkeypatch.setattr(verb, "QUIET_SECONDS", 0.0)
-    done = hpcddm("data", class_folder(tmp_path / "d", count=120))
-    assert "looking at the files in" in done.stderr
-
-
-@pytest.mark.long
-def test_a_million_files_take_seconds(tmp_path):
-    root = tmp_path / "d"
-    root.mkdir()
-    for number in range(1_000_000):
-        (root / f"{number}.jpg").touch()
-    done = python("from hpcddm.cli import main; import sys; main(sys.argv[1:])", "data", root, timeout=30)
-    assert done.returncode == 1 and "1,000,000 files" in done.stdout
 
 
 OWN = '''"""Strips of film: one folder with reels."""

@@ -46,14 +46,6 @@ def test_slurm_kept_the_output_of_the_batch_script_and_of_the_rank(run):
     assert "17_1_2" not in hpcddm("logs", run.root, EXPERTS[1]).stdout
 
 
-def test_the_last_job_that_left_something_is_the_one_to_read(run):
-    for job in ("17", "18", "19", None):
-        journal(run, "slurm", job)
-    for job in ("17", "18"):
-        (run.jobs / f"{job}_0.out").write_text(f"I am {job}\n")
-    assert hpcddm("logs", run.root, EXPERT).stdout.endswith("I am 18\n")
-
-
 def test_what_nobody_kept_and_an_attempt_that_is_not_there_are_errors(run):
     journal(run, "slurm", "17")
     assert f"no attempt at '{EXPERT}'" in hpcddm("logs", run.root, EXPERT).stderr
@@ -95,13 +87,6 @@ def test_a_newer_job_that_died_before_python_comes_before_an_older_attempt(run):
     said = hpcddm("logs", run.root, EXPERT).stdout
     assert said.endswith("module: not found\n") and "--attempt 1" in said and "says this" not in said
     assert hpcddm("logs", run.root, EXPERT, "--attempt", 1).stdout.endswith("attempt 1 says this\n")
-
-
-def test_an_attempt_that_the_batch_script_recorded_and_no_rank_began_shows_what_the_scheduler_kept(run):
-    folder = write_attempt(run, EXPERT, 1, submitted(run, EXPERTS), "17_0", verdict=verdict("requeue"))
-    (folder / "rank0.log").unlink()
-    (run.jobs / "17_0.out").write_text("srun: cannot start\n")
-    assert hpcddm("logs", run.root, EXPERT).stdout.endswith("srun: cannot start\n")
 
 
 def test_all_attempts_stand_in_order_each_with_how_it_ended(run):

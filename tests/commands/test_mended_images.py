@@ -16,7 +16,7 @@ from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.job import JobId
 from hpcddm.runs.run_dir import RunDir
-from tests.data.oddities import HEIC, class_folder, encoded, write_tar
+from tests.data.oddities import class_folder, encoded, write_tar
 from tests.evaluation.sweep_results.test_verb import FACTS
 from tests.helpers import EXPERIMENT, changed, finish, hpcddm
 
@@ -134,16 +134,6 @@ def test_the_advice_about_a_broken_picture_works(tmp_path, folder, mended, conte
     assert keys(run) == names(folder)
 
 
-def test_a_lost_picture_that_is_converted_counts_no_more(tmp_path, folder):
-    lost = folder / "cat" / "photo.heic"
-    lost.write_bytes(HEIC)
-    path = write(tmp_path, of_folder(folder))
-    said = submit(tmp_path, path, code=1)
-    assert "pictures in HEIC, counted as broken: 1 (cat/photo.heic)" in said
-    lost.unlink()
-    assert hpcddm("retry", tmp_path / "run").exit_code == 0
-
-
 def test_a_broken_picture_in_a_tar_is_seen_when_the_tar_is_written_again(tmp_path):
     tar, source = tmp_path / "tars" / "0.tar", {"name": "webdataset", "folder": str(tmp_path / "tars"), **SHARED}
     members = [(f"{number:03d}.{end}", content) for number in range(60)
@@ -173,23 +163,6 @@ def test_a_table_that_is_mended_is_read_anew(tmp_path, folder):
     again = hpcddm("retry", run.root)
     assert again.exit_code == 0, again.output
     assert keys(run) == names(folder)
-
-
-def test_a_sweep_sees_it_too(tmp_path, folder, monkeypatch):
-    file = folder / "cat" / "torn.jpg"
-    file.write_bytes(ROTTEN)
-    write(tmp_path, of_folder(folder))
-    sweep = tmp_path / "sweep.yaml"
-    sweep.write_text("{name: trial, experiment: case.yaml, grid: {evaluate.guidance: [1.0, 2.0]}}")
-    home = tmp_path / "home"
-    shown = []
-    monkeypatch.setattr("hpcddm.commands.sweep._show", lambda scan, home: shown.append(scan) or 0)
-    assert hpcddm("sweep", sweep, "--site", "embedded", "--dir", home).exit_code == 1
-    file.write_bytes(JPEG)
-    again = hpcddm("sweep", sweep, "--site", "embedded", "--dir", home)
-    assert again.exit_code == 0 and not shown[-1].items, again.output
-    for label in ("guidance=1.0", "guidance=2.0"):
-        assert "cat-torn_jpg" in keys(RunDir(home / label))
 
 
 def test_once_a_catalog_has_numbered_them_the_images_are_those_of_the_run_until_they_are_made_anew(tmp_path, folder):

@@ -1,7 +1,6 @@
 """What becomes no sample is told by submit, plan and status, and is in the manifests, in a file, and on the page."""
 
 import json
-from pathlib import Path
 
 import pytest
 import yaml
@@ -21,7 +20,6 @@ from tests.stages.routes import Bench
 BASE = {"data__image_size": 16, "data__channels": 3, "data__shards": 1, "evaluate__images": 20, "evaluate__batch": 10}
 WITHOUT_CLASSES = {"data__num_classes": None, "data__condition": {"name": "none"}, "evaluators__classifier": None}
 WITHOUT_CLASSES |= {"experts__condition_dropout": 0.0}
-PNG = encoded(1)
 
 
 @pytest.fixture
@@ -115,28 +113,6 @@ def test_a_lost_picture_is_broken_up_to_the_budget(tmp_path, folder):
     results = manifest.read(bench.run.unit(CATALOG)).results
     assert results["broken"] == 2 and "broken 2 " in data_lines(bench.run, {CATALOG})[0]
     assert ("Broken samples, left out", "2") in _of_left_out(results)
-
-
-def test_what_is_in_tars_and_beside_them_is_counted_once_over_splits_and_ranges(tmp_path):
-    for number in range(3):
-        members = [(f"{number}-{place:02d}.png", encoded(place)) for place in range(20)]
-        odd = [(f"{number}.img", PNG), (f"README-{number}", b"text"), (f"{number}-00.npy", b"array"), ("._x.png", b"")]
-        write_tar(tmp_path / "data" / f"{number}.tar", members + odd)
-    (tmp_path / "data" / "00000_stats.json").write_text("{}")
-    source = {"name": "webdataset", "folder": str(tmp_path / "data"), "heldout": {"share": 0.4}}
-    changes = BASE | WITHOUT_CLASSES | {"data__source": source, "data__shards": 3, "data__heldout_shards": 3}
-    bench = made(tmp_path, changes | {"data__max_broken_share": 0.1})
-    results = manifest.read(bench.run.unit(CATALOG)).results
-    assert {reason: one["count"] for reason, one in results["passed_over"].items()} == {
-        "files .json": 1,
-        "pictures .img, which data.source.image does not name": 3,
-        "files without extension": 3,
-        "further members of samples, .npy": 3,
-        "known junk": 3,
-    }
-    assert results["broken"] == 3
-    assert sum(results["splits"][split]["samples"] for split in ("train", "heldout")) == 60
-    assert {Path(row["tar"]).name for row in items_of(bench)} == {"", "0.tar", "1.tar", "2.tar"}
 
 
 def tar_of_pictures(tmp_path, **options):

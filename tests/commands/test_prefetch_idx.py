@@ -9,7 +9,7 @@ from hashlib import sha256
 
 import pytest
 
-from hpcddm.commands import prefetch, prefetch_data
+from hpcddm.commands import prefetch
 from hpcddm.loading import content_hashes
 from hpcddm.loading.content_hashes import images_note
 from hpcddm.loading.load_experiment import load_experiment
@@ -124,12 +124,3 @@ def test_images_of_every_shipped_experiment_come_along_or_can_be_had(name, tmp_p
         # WordNet, which concepts need, is not their images.
         noted = [line.endswith(images_note(name)) for line in described]
         assert FASHION_MNIST.name in fetched or (noted and all(noted))
-
-
-def test_prefetch_of_pictures_that_are_not_there_says_so(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_experiment(tmp_path)
-    done = hpcddm("prefetch", "tiny.yaml")
-    said = f"images   {tmp_path / 'images'}: not there, and prefetch cannot fetch it. Put your own images"
-    assert done.output.startswith(said)
-    assert prefetch_data.offline_advice(FASHION_MNIST).count("http://") == 4

@@ -25,27 +25,6 @@ def test_a_row_has_every_measure_of_the_table_that_the_arm_has(capsys):
     assert lines[-1] == "made with 7 of 8 experts" and max(map(len, lines)) <= 114
 
 
-def test_a_metric_that_no_arm_has_is_no_column(capsys):
-    arm = {key: value for key, value in ARM.items() if key not in ("agreement", "diversity")}
-    print_results_table({"arms": {"top-1": arm}, "floor": arm} | LED_BY_FD)
-    said = capsys.readouterr().out
-    assert "agrees" not in said and "diversity" not in said and "1 is real" not in said and "recall" in said
-
-
-def test_the_metric_that_ranks_the_arms_comes_first(capsys):
-    print_results_table({"arms": {"top-1": ARM}, "floor": ARM, "leading_metric": "kid", "few_images": {"own": 32}})
-    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.split()]
-    (row,) = (words for words in lines if words[0] == "top-1")
-    assert row[1:4] == ["0.4262", "8.45", "89.1%"]
-
-
-def test_nothing_is_cut_off(capsys):
-    arm = ARM | {"fd": 123.456, "kid": -12.3456, "precision": 1.0, "density": 12.345, "images": 50_000}
-    print_results_table({"arms": {"threshold-0.05-at-temperature-0.5": arm}, "floor": arm} | LED_BY_FD)
-    said = capsys.readouterr().out
-    assert "threshold-0.05-at-temperature-0.5  123.46  -12.3456" in said and "50,000" in said and "\u2026" not in said
-
-
 def test_on_a_terminal_of_80_columns_figures_that_do_not_fit_go_below(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("FORCE_COLOR", "1")

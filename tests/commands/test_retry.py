@@ -7,13 +7,12 @@ import pytest
 
 from hpcddm.commands import retry as command
 from hpcddm.launch.script_template import store_parts, stored_parts, user_parts
-from hpcddm.launch.submission import store_experiment, store_site
+from hpcddm.launch.submission import store_site
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
 from tests.commands.runs import submitted_run
-from tests.helpers import FINAL, JOINED, finish, hpcddm, tiny
+from tests.helpers import FINAL, finish, hpcddm
 
 EXPERT, OTHER = expert_key(1), expert_key(0)
 
@@ -81,12 +80,6 @@ def test_in_the_folder_of_the_run_its_own_files_are_no_word_of_the_users(run, qu
     retry(RunDir(Path()), "--site", "./slurm/sites/north.yaml")
     assert submitted(queue) == [EXPERT, *FINAL] and queue.site.hook == "touch /evil", "a path is the user's word"
     assert user_parts() == {}
-
-
-def test_what_waits_behind_it_is_recalled(run, queue):
-    queue.alive, queue.state = FINAL, "pending"
-    retry(run)
-    assert submitted(queue) == [EXPERT, *FINAL] and len(queue.gone) == len(FINAL)
 
 
 def test_what_runs_is_left_alone(run, queue):
@@ -180,16 +173,3 @@ def test_the_images_are_found_from_anywhere(run, queue, elsewhere):
     retry(run)
     assert submitted(queue)[0] == "shard/train-000"
     assert command.stored_experiment(run).data.source.folder == "../images"
-
-
-def test_the_keys_of_an_expert_that_joins_are_found_from_anywhere(run, queue, tmp_path, elsewhere):
-    (tmp_path / "hats.txt").write_text("key")
-    store_experiment(with_relative_paths(tiny(tmp_path, experts__extra=[JOINED]), run), run)
-    retry(run, "expert_lists/hats")
-    assert submitted(queue) == ["expert_lists/hats", "train/hats"]
-    assert command.stored_experiment(run).experts.extra[0].list == "../hats.txt"
-
-
-def test_of_a_stage_those_that_failed_are_retried(run, queue):
-    retry(run, "train")
-    assert submitted(queue) == [EXPERT, *FINAL]

@@ -24,7 +24,7 @@ from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CATALOG, EXPERT_LISTS, MONOLITH, ROUTER, STUDENT, expert_key, student_keys, train_keys
 from hpcddm.stages.training import router_job
 from tests.commands.runs import complete_run
-from tests.helpers import JOINED, finish, hpcddm, python, tiny
+from tests.helpers import JOINED, finish, hpcddm, tiny
 
 ROOM = "sampling/strategies"
 USAGE = [variants.settings_class(ROOM, name).usage for name in variants.list_variants(ROOM)]
@@ -99,12 +99,6 @@ def test_a_dense_model_that_is_not_there_is_no_strategy(tmp_path):
     store_experiment(tiny(tmp_path, monolith__enabled=False), run)
     for arm in ("monolith", "student"):
         assert refused(run, "--strategy", arm).endswith("expert-0, expert-1\n")
-
-
-def test_a_wrong_word_does_not_wait_for_torch(run):
-    code = "import sys\nfrom hpcddm.cli import main\ntry: main(['sample', sys.argv[1], '--strategy', 'best'])\n"
-    done = python(code + "except SystemExit: print('torch' in sys.modules)", run.root)
-    assert done.stdout == "False\n" and NAMES in done.stderr
 
 
 def named(run, names):

@@ -328,14 +328,6 @@ def test_the_site_that_needs_the_experts_of_another_one_waits_and_then_copies_th
     assert row(run, SOUTH[0])["next"] == again
 
 
-def test_one_look_is_one_question_to_the_scheduler(open_run, monkeypatch):
-    for job in ("17", "18", "19"):
-        submitted(open_run, [EXPERT], job)
-    asked = answer(monkeypatch, {})
-    status(open_run)
-    assert len(asked) == 1
-
-
 def test_a_setting_of_a_sweep_finds_its_jobs_in_the_journal_of_the_sweep(open_run, monkeypatch):
     home = RunDir(open_run.root.parent)
     submitted(home, ["other/train/expert-01", f"{open_run.root.name}/{EXPERT}"])

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 import yaml
@@ -166,20 +165,6 @@ def test_what_was_trusted_once_is_trusted_in_this_run_alone(run, capsys, tmp_pat
     run.root.rename(tmp_path / "moved/run")
     moved = RunDir(tmp_path / "moved/run")
     assert refused(moved, capsys, "no submission of yours is noted here: somebody else made it")
-
-
-def test_a_run_is_known_by_every_way_to_it(run, tmp_path, monkeypatch):
-    (tmp_path / "link").symlink_to(run.root)
-    monkeypatch.chdir(tmp_path)
-    assert trusted_site_and_template("north", RunDir(Path("link")), False) == (SITE, PARTS)
-
-
-def test_a_key_that_a_later_version_has_makes_no_site_unknown(run):
-    values = json.loads(run.site("north").read_text())
-    del values["raise_on_retry"]
-    run.site("north").write_text(json.dumps(values))
-    trusted_submissions.remember(run.root, values)
-    assert trusted_site_and_template("north", run, False) == (SITE, PARTS)
 
 
 def test_where_nothing_can_be_remembered_this_is_the_reason(run, capsys, tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hpcddm.config.class_names import class_number, describe_names, read_names
+from hpcddm.config.class_names import class_number, read_names
 from hpcddm.config.schema import settings_to_hash
 from hpcddm.errors import ConfigError
 from hpcddm.launch.submission import store_experiment
@@ -119,14 +119,6 @@ def test_names_are_in_the_fingerprints_of_the_pages_alone(tmp_path):
     assert all(after[key] == before[key] | {"data.class_names": NAMES} for key in changed)
 
 
-@pytest.mark.parametrize("vocabulary, tagger, is_changed", [("labels", "labels", True), ("captions", "lit", False)])
-def test_concepts_that_are_classes_depend_on_their_names(tmp_path, vocabulary, tagger, is_changed):
-    concepts = {"concepts": {"vocabulary": {"name": vocabulary}, "tagger": {"name": tagger}}}
-    plain, named = tiny(tmp_path, **concepts), tiny(tmp_path, data__class_names=NAMES, **concepts)
-    key = "concept_vocabulary/all"
-    assert (fingerprints(plain)[key] != fingerprints(named)[key]) == is_changed
-
-
 @pytest.mark.parametrize("caption, is_changed", [(None, False), ("a photo", False), ("a photo of a {class}", True)])
 @pytest.mark.parametrize("has_several", [False, True])
 def test_tars_depend_on_names_that_their_captions_contain(tmp_path, caption, is_changed, has_several):
@@ -157,17 +149,3 @@ def test_an_unknown_class_is_an_error_with_the_nearest_names_and_all(text, neare
         class_number(text, NAMES)
     assert nearest in str(caught.value)
     assert str(caught.value).endswith("4 classes: T-shirt/top, Café au lait, Ankle boot, 靴, or 0 to 3")
-
-
-def test_a_long_name_is_found_by_a_part_of_it():
-    names = [*(f"bird {number}" for number in range(998)), "tench, Tinca tinca", "great white shark, man-eater"]
-    with pytest.raises(ValueError, match=r"^unknown; nearest: tench, Tinca tinca; 1,000 classes: bird 0, "):
-        class_number("Tinca", names)
-
-
-def test_names_are_listed_on_one_short_line():
-    assert [describe_names(names) for names in (["a", "b"], ["a"])] == ["2 classes: a, b", "1 class: a"]
-    names = [f"a rather long name of class {number}" for number in range(1000)]
-    text = "1,000 classes: " + ", ".join([*names[:3], "...", names[-1]])
-    assert describe_names(names) == text
-    assert len(describe_names(["x" * 500] * 1000)) < 250

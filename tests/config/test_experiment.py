@@ -4,8 +4,8 @@ import pytest
 import yaml
 
 from hpcddm.config.cross_checks import validate_experiment
-from hpcddm.config.schema import settings_to_hash, validate
-from hpcddm.config.site import Resources, Site
+from hpcddm.config.schema import validate
+from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
 from hpcddm.launch.load_site import load_site
 from hpcddm.loading.load_experiment import load_experiment
@@ -121,14 +121,6 @@ def test_a_wrong_site_is_named_in_one_line(keys, message):
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_units_resources_override_its_stages_which_override_the_sites():
-    stages = {"train": {"nodes": 2, "minutes": 5}, "train/monolith": {"nodes": 4}}
-    site = Site(name="here", scheduler="slurm", resources=Resources(gpus_per_node=1), stages=stages)
-    assert site.resources_for("train", "monolith") == Resources(nodes=4, minutes=5, gpus_per_node=1)
-    assert site.resources_for("train", "expert-00") == Resources(nodes=2, minutes=5, gpus_per_node=1)
-    assert site.resources_for("router") == Resources(gpus_per_node=1)
-
-
 def fingerprints(folder, **changes):
     return {unit.key: unit.fingerprint_settings for unit in plan_units(tiny(folder, **changes))}
 
@@ -155,12 +147,6 @@ def test_a_transform_is_under_the_fingerprint_of_the_tars_unless_it_is_the_one_o
     changed = {key: after[key].items() - before[key].items() for key in before if after[key] != before[key]}
     assert {key.partition("/")[0] for key in changed} == {"shard"}
     assert all(items == {("data.transform.name", "resize")} for items in changed.values())
-
-
-def test_what_is_covered_keeps_the_nesting_of_the_file(tmp_path):
-    kept = settings_to_hash(tiny(tmp_path).experts)
-    assert {"name": "dit", "width": 16, "depth": 1, "heads": 1, "patch": 4}.items() <= kept["model"].items()
-    assert kept["training"]["images"] == 64 and "checkpoint_minutes" not in kept["training"]
 
 
 LONG = {

@@ -1,11 +1,9 @@
 from pathlib import Path
 from typing import ClassVar
 
-import pytest
-
 from hpcddm.config import paths
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.schema import PathSetting, Positive, StrictModel, settings_to_hash
+from hpcddm.config.schema import PathSetting, Positive, StrictModel
 from tests.helpers import JOINED, tiny
 
 
@@ -38,24 +36,6 @@ def test_paths_are_found_wherever_they_stand():
         "either": "/f",
     }
     assert settings.file == "a"
-
-
-def test_a_path_is_under_no_fingerprint():
-    kept = settings_to_hash(Outer(file="a", files=["b"], inner=Inner(folder="c"), many=[Inner(folder="d")]))
-    assert kept == {"caption": "a/b", "inner": {}, "many": [{}]}
-
-
-UNFIT = [{}, {"file": 3, "files": "b"}, {"inner": "x", "many": {"folder": "y"}}, {"files": [1, None], "many": [[], 2]}]
-
-
-@pytest.mark.parametrize("values", UNFIT)
-def test_what_does_not_fit_the_schema_is_passed_over(values):
-    assert list(paths.find_paths(values, Outer)) == []
-
-
-@pytest.mark.parametrize("source", [None, "images", {}, {"folder": "x"}, {"name": "nowhere", "folder": "x"}])
-def test_a_source_that_is_none_has_no_paths(source):
-    assert list(paths.find_paths({"data": {"source": source}}, Experiment)) == []
 
 
 def test_an_experiments_paths_are_those_of_its_source_and_of_what_it_starts_from(tmp_path):

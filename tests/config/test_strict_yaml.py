@@ -1,7 +1,5 @@
 """A plain word of YAML has one meaning, in files, in overrides and in sweeps alike."""
 
-import json
-
 import pytest
 
 from hpcddm.config import strict_yaml
@@ -9,7 +7,7 @@ from hpcddm.config.strict_yaml import parse_value, read_yaml
 from hpcddm.errors import ConfigError
 from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.loading.load_sweep import matching_labels, read_sweep
-from tests.helpers import hpcddm, write_experiment, write_source
+from tests.helpers import write_experiment, write_source
 
 VALUES = {
     "30000": 30000, "1_000": 1000, "12_345_678": 12345678, "-3": -3, "+7": 7, "0": 0,
@@ -129,26 +127,3 @@ def test_many_values_without_anchors_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr(strict_yaml, "MAX_VALUES", 100)
     (tmp_path / "a.yaml").write_text(f"key: [{'1, ' * 110}]\n")
     assert len(read_yaml(tmp_path / "a.yaml")[0]["key"]) == 110
-
-
-def test_json_is_read_as_it_is(tmp_path):
-    texts = [*ODD, *VALUES, "a #b", "a: b", "", " x ", "#", "\n", "<<", "!x", "&a", "*a"]
-    values = {"texts": texts, "no": [0, -1, 0.1, 1e-7, 1e22], "1": [True, False, None]}
-    (tmp_path / "a.yaml").write_text(json.dumps(values))
-    assert read_yaml(tmp_path / "a.yaml")[0] == values
-
-
-def test_the_command_line_refuses_the_case_with_one_line_for_each_word(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_source(tmp_path / "images")
-    write_experiment(tmp_path)
-    (tmp_path / "times.yaml").write_text(
-        "name: here\nscheduler: slurm\naccount: 007\nqos: no\n"
-        "resources: {minutes: 12:00:00, memory_gb: 010}\nstages:\n  train: {minutes: 060}\n"
-    )
-    done = hpcddm("submit", "tiny.yaml", "--site", "times.yaml", "--run-dir", "out", "--dry-run")
-    assert done.exit_code == 2 and done.stdout == "" and "write 720 minutes" in done.stderr
-    words = ["3:10: account: 007", "4:6: qos: no", "5:22: minutes: 12:00:00", "5:43: memory_gb: 010"]
-    named = [line.removeprefix("error: ").partition(" is ")[0] for line in done.stderr.splitlines()]
-    assert named == [f"times.yaml:{word}" for word in (*words, "7:20: minutes: 060")]
-    assert not (tmp_path / "out").exists()

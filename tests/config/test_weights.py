@@ -10,7 +10,6 @@ import pytest
 from hpcddm.config import weights
 from hpcddm.config.schema import settings_to_hash, validate
 from hpcddm.config.weights import SettingsWithWeights, Weights, WeightsLayout
-from hpcddm.encoders.weights_layouts import OPEN_CLIP, TRANSFORMERS_TEXT
 from hpcddm.errors import ConfigError, UserError
 
 LAYOUT = WeightsLayout(
@@ -55,12 +54,6 @@ def test_parts_are_read_together_and_several_weights_are_not_guessed_among():
     assert LAYOUT.select_files(["config.json", *parts]) == ["config.json", *parts]
     with pytest.raises(LookupError, match=r"a.bin, b.bin are several weights; leave one"):
         LAYOUT.select_files(["config.json", "b.bin", "a.bin"])
-
-
-def test_the_first_layout_of_weights_counts():
-    names = ["config.json", "pytorch_model.bin", "model.safetensors", "vocab.json", "merges.txt", "flax_model.msgpack"]
-    assert TRANSFORMERS_TEXT.select_files(names) == ["config.json", "merges.txt", "model.safetensors", "vocab.json"]
-    assert OPEN_CLIP.select_files(["ViT-B-32.pt", "notes.txt"]) == ["ViT-B-32.pt"]
 
 
 def test_the_hash_is_that_of_sha256sum_over_the_names(folder):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from hpcddm.data.batch import LabelledBatches, NoisyBatches, RotatedBatches, rotate
+from hpcddm.data.batch import NoisyBatches, RotatedBatches, rotate
 from hpcddm.data.reader import ArrayReader
 from hpcddm.diffusion.spaces.pixels import pixels_to_values
 from hpcddm.randomness.keyed import RandomDraws
@@ -57,11 +57,6 @@ def test_the_ranks_shares_and_the_parts_of_a_split_are_the_batch(count):
         assert [part.sample_indices for part in parts] == [part.sample_indices for part in shares]
         for name in ("x0", "condition", "clusters", "noise", "time"):
             assert torch.equal(torch.cat([getattr(part, name) for part in parts]), getattr(whole, name)), name
-
-
-def test_images_are_as_they_are_read_without_augmentations():
-    batch, rows = LabelledBatches(READER, ORDER, DRAWS).read(range(12)), ORDER.sample_numbers(range(12))
-    assert np.array_equal(batch.x0.numpy(), IMAGES[rows]) and batch.labels.tolist() == rows.tolist()
 
 
 def test_images_without_classes_are_turned_and_the_turn_is_their_class():

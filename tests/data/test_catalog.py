@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hpcddm.data.catalog import CatalogPart, SplitEntry, catalog_as_json, split_into_blocks
+from hpcddm.data.catalog import CatalogPart, SplitEntry, catalog_as_json
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.data.sample_file import SampleFile
@@ -11,7 +11,7 @@ from hpcddm.data.tars.record import Record
 from hpcddm.files import atomic
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CATALOG
-from tests.catalogs import catalog_of
+from tests.catalogs import CENTRE_CROP, catalog_of
 from tests.data.refusals import assert_refused
 from tests.helpers import SIDE
 
@@ -35,7 +35,7 @@ def written(folder, sizes=(5, 4, 3), ranges=1, made=None):
     made, tars = list(made or records()), []
     for number, size in enumerate(sizes):
         tars.append(folder / f"{number}.tar")
-        tar_writing.write_tar(tars[-1], made[:size], SIDE, 1)
+        tar_writing.write_tar(tars[-1], made[:size], SIDE, 1, CENTRE_CROP)
         del made[:size]
     return catalog_of(folder, tars, ranges)
 
@@ -73,23 +73,6 @@ def test_another_key_class_caption_or_image_is_another_list(tmp_path, what):
     assert before.digest([1, 5, 11]) != after.digest([1, 5, 11])
     assert before.digest([1, 11]) == after.digest([1, 11])
     assert before.digest([1, 11]) != before.digest([11, 1])
-
-
-def test_samples_are_described_with_the_classes_that_they_have(tmp_path):
-    numbers = [0, 3, 4]
-    assert written(tmp_path / "a").summary(numbers, 4) == {"samples": 3, "class_counts": [2, 1, 0, 0]}
-    nothing = dict.fromkeys(range(COUNT))
-    unlabelled = written(tmp_path / "b", made=records(label=nothing, caption=nothing))
-    assert unlabelled.summary(numbers, None) == {"samples": 3} and len(unlabelled.digest(numbers)) == 64
-    assert not unlabelled.has("label") and not unlabelled.has("caption")
-
-
-@pytest.mark.parametrize("size", [1, 5, 100])
-@pytest.mark.parametrize("numbers", [range(3, 15), list(range(12)), np.arange(13)], ids=["range", "list", "array"])
-def test_blocks_are_all_numbers_in_order(numbers, size):
-    blocks = list(split_into_blocks(numbers, size))
-    assert [number for block in blocks for number in block] == list(numbers)
-    assert all(0 < len(block) <= size for block in blocks)
 
 
 def test_a_catalog_is_read_back_and_a_torn_one_named(tmp_path):

@@ -1,18 +1,15 @@
-import os
 import random
 from itertools import pairwise
-from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
 from hpcddm.data import column_files
-from hpcddm.data.column_files import RowBlocks, Spool, write_columns
+from hpcddm.data.column_files import Spool, write_columns
 from hpcddm.data.columns import Column, NoSuchSample, TextColumn, count_values
 from hpcddm.errors import UserError
 from tests.data.refusals import assert_refused
-from tests.helpers import python
 
 SHAPES = {"u4": (), "u8": (), "u2": (), "i4": (), "f4": (5,), "f2": (2, 3), "i8": (3, 200)}
 """Shapes of the rows by type; those of the last one are longer than a page."""
@@ -90,14 +87,6 @@ def test_columns_that_come_in_blocks_are_those_that_came_at_once(tmp_path, monke
     assert {path.name for path in tmp_path.iterdir()} == {"whole.h5", "spooled.h5"}
 
 
-def test_a_block_of_other_columns_is_an_error(tmp_path):
-    with Spool(tmp_path) as spool:
-        spool.append({"n": np.arange(3), "t": ["x"] * 3})
-        for block in ({"n": np.arange(2)}, {"t": ["x"], "n": np.arange(1)}, {"n": np.arange(2), "t": [""]}):
-            with pytest.raises(ValueError, match="n, t"):
-                spool.append(block)
-
-
 UNFIT = {
     "a column missing": [{"a": 2}],
     "unequal": [{"a": 2, "b": 1}],
@@ -117,21 +106,6 @@ def test_columns_that_are_made_together_are_whole_or_not_there(tmp_path, case):
     whole = [{name: np.full((count, 2), count, "<f2") for name in shapes} for count in (1, 2)]
     column_files.write_together(path, shapes, np.dtype("<f2"), whole)
     assert Column("b", {path: 3}).gather([2, 0])[:, 0].tolist() == [2, 1]
-
-
-def test_equal_columns_are_equal_bytes(tmp_path):
-    for name in "ab":
-        write_columns(tmp_path / name, {"n": np.arange(9), "t": ["x"] * 9})
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-
-
-def test_columns_that_do_not_fit_leave_the_file_as_it_was(tmp_path):
-    write_columns(tmp_path / "x.h5", {"a": np.ones(2)})
-    missing_rows = RowBlocks((4,), np.dtype("<u2"), [np.zeros(3, "<u2")])
-    for unfit in ({"a": np.zeros(3), "b": ["x"]}, {"a": missing_rows}):
-        with pytest.raises(ValueError, match="rows"):
-            write_columns(tmp_path / "x.h5", unfit)
-        assert Column("a", {tmp_path / "x.h5": 2}).gather([1]).tolist() == [1] and len(list(tmp_path.iterdir())) == 1
 
 
 def chunked(path):
@@ -165,72 +139,6 @@ def test_a_damaged_part_is_named_with_the_way_out(tmp_path, damage):
     spoil, reason = DAMAGES[damage]
     spoil(tmp_path / "1.h5")
     assert_refused(rf"1\.h5: .*{reason}.*remove .*manifest\.json and submit again", Column, "n", files)
-
-
-def test_columns_of_one_file_share_one_open_file_which_goes_with_them(tmp_path):
-    files = {tmp_path / f"{number}.h5": 5 for number in range(4)}
-    for path in files:
-        write_columns(path, {name: np.arange(5) for name in "abc"})
-
-    def opened():
-        links = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink() and link.exists()]
-        return sorted(Path(name) for name in links if name.startswith(str(tmp_path)))
-
-    columns = [Column(name, files) for name in "abc"]
-    assert opened() == sorted(files)
-    del columns
-    assert opened() == []
-
-
-MANY = """
-import resource, sys
-from pathlib import Path
-from hpcddm.data.columns import Column
-
-resource.setrlimit(resource.RLIMIT_NOFILE, (20, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-print(len(Column("n", {Path(path): 1 for path in sys.argv[1:]})))
-resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
-Column("n", {Path(path).with_name(f"other-{Path(path).name}"): 1 for path in sys.argv[1:]})
-"""
-
-
-def test_as_many_files_are_open_as_the_system_allows(tmp_path):
-    paths = [tmp_path / f"{number}.h5" for number in range(40)]
-    for path in paths:
-        write_columns(path, {"n": np.arange(1)})
-        write_columns(path.with_name(f"other-{path.name}"), {"n": np.arange(1)})
-    done = python(MANY, *paths)
-    assert done.stdout == "40\n", done.stderr
-    # A file that only cannot be opened is not to be made anew.
-    assert "raise the limit, 'ulimit -n'" in done.stderr and "manifest" not in done.stderr.splitlines()[-1]
-
-
-MEMORY = """
-import re, sys
-from pathlib import Path
-import numpy as np
-from hpcddm.data.columns import Column
-
-def anonymous():
-    return int(re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
-
-column, random = Column("offset", {Path(path): 2_500_000 for path in sys.argv[1:]}), np.random.default_rng(0)
-column.gather(random.integers(0, 10_000_000, 256))
-before = anonymous()
-for _ in range(400):
-    column.gather(random.integers(0, 10_000_000, 256))
-print(anonymous() - before)
-"""
-
-
-def test_gathering_from_ten_million_rows_keeps_the_resident_memory_flat(tmp_path):
-    paths = [tmp_path / f"{number}.h5" for number in range(4)]
-    for path in paths:
-        write_columns(path, {"offset": np.zeros(2_500_000, np.uint64)})
-    done = python(MEMORY, *paths)
-    assert done.returncode == 0, done.stderr
-    # 80 MB are mapped; each page that is touched belongs to the file, and none to the process.
-    assert int(done.stdout) < 2048
 
 
 def test_values_that_are_no_numbers_of_classes_are_one_line(tmp_path):

@@ -1,6 +1,5 @@
 import io
 import os
-import tarfile
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from hpcddm.data import copies, image_decoding
 from hpcddm.data.catalog import ImageFormat
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column
-from hpcddm.data.copies import files_of, largest_bytes, open_copy, write_copy
+from hpcddm.data.copies import files_of, open_copy, write_copy
 from hpcddm.data.images import CatalogImages, CopiedImages
 from hpcddm.data.tars import tar_writing
 from hpcddm.errors import UserError
@@ -76,14 +75,6 @@ def test_images_of_a_copy_are_found_by_the_numbers_of_all_samples(tmp_path, cata
             images.images(absent)
 
 
-def test_nothing_of_who_copied_and_when_is_in_a_tar(tmp_path, catalog):
-    copy(tmp_path / "copy", catalog)
-    with tarfile.open(tmp_path / "copy" / "images-00000.tar") as opened:
-        members = opened.getmembers()
-    assert {(own.uid, own.gid, own.mtime, own.uname, own.gname) for own in members} == {(0, 0, 0, "", "")}
-    assert [member.name for member in members][6:9] == ["pictures/5.cls", "pictures/5.jpg", "pictures/5.txt"]
-
-
 def test_an_interrupted_copy_keeps_the_tars_that_are_complete(tmp_path, catalog, monkeypatch):
     monkeypatch.setattr(copies, "TAR_BYTES", 700)
 
@@ -127,12 +118,6 @@ def test_a_torn_source_and_a_torn_copy_are_named(tmp_path, catalog):
         CatalogImages(open_copy(tmp_path / "copy")).images([0])
 
 
-def test_a_copy_takes_no_more_bytes_than_were_estimated(tmp_path, catalog, tar_bytes):
-    copy(tmp_path / "copy", catalog)
-    taken = sum(file.stat().st_size for file in (tmp_path / "copy").glob("*.tar"))
-    assert taken < largest_bytes(catalog, LISTED)
-
-
 def placed(name, number):
     """A picture of random pixels that EXIF turns, taken somewhere."""
     exif = Image.Exif()
@@ -157,20 +142,6 @@ def test_copies_without_exif_show_the_same_pictures(tmp_path, photographs, monke
     assert np.array_equal(*images) and written.texts("key").gather(range(9)) == list(map(str, range(9)))
     content = b"".join(path.read_bytes() for path in (tmp_path / "copy").glob("*.tar"))
     assert b"52N13E" not in content and b"52N13E" in (tmp_path / "0.tar").read_bytes()
-
-
-def test_tars_without_exif_stay_where_a_copy_is_interrupted_and_no_others_do(tmp_path, photographs, monkeypatch):
-    monkeypatch.setattr(copies, "TAR_BYTES", 700)
-    (tmp_path / "copy").mkdir()
-
-    def write(drops_exif):
-        written = write_copy(tmp_path / "copy", photographs, range(9), lambda done: None, drops_exif)
-        return {name: (tmp_path / "copy" / name).stat().st_mtime_ns for name in written.files if name.endswith(".tar")}
-
-    without = write(True)
-    assert len(without) > 2 and write(True) == without
-    assert not set(write(False).values()) & set(without.values())
-    assert CatalogImages(open_copy(tmp_path / "copy")).files(range(9)) == CatalogImages(photographs).files(range(9))
 
 
 def test_a_picture_whose_exif_cannot_be_dropped_is_named_with_the_way_out(tmp_path):

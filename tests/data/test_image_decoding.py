@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from hpcddm.config import variants
-from hpcddm.config.data_variants import TransformSettings
 from hpcddm.data import image_decoding
 from hpcddm.data.image_decoding import ImageError, decode, read_image, rotate_upright, to_pixels
-from hpcddm.data.transforms.base import Transform
+from tests.catalogs import CENTRE_CROP
 from tests.data.refusals import assert_refused
 from tests.pictures import EMOJI
 
@@ -129,16 +127,10 @@ def test_every_mode_becomes_rgb_and_grey(case):
     assert np.abs(pixels(content, 1) - grey).max() <= (tolerance if expected.ndim == 2 else tolerance + 1)
 
 
-@pytest.mark.parametrize("mode, tolerance", [("PA", 0), ("HSV", 4), ("RGBX", 0)])
-def test_modes_that_no_file_has(mode, tolerance):
-    source, expected = (PALETTE, COLOURS) if mode == "PA" else (PICTURE, RGB)
-    assert np.abs(np.asarray(to_pixels(source.convert(mode), 3)).astype(int) - expected).max() <= tolerance
-
-
 @pytest.mark.parametrize("value", [np.int32(-1), np.int32(70000), np.float32(0.5)], ids=str)
 def test_numbers_without_a_known_range_are_refused(value):
     content = saved(Image.fromarray(np.full((4, 4), value)), "TIFF")
-    assert_refused(r"^pixels are .*, whose range is not known$", decode, content, 3, 4, error=ImageError)
+    assert_refused(r"^pixels are .*, whose range is not known$", decode, content, 3, 4, CENTRE_CROP, error=ImageError)
 
 
 STORED = {
@@ -195,7 +187,9 @@ def test_a_header_of_too_many_pixels_costs_neither_time_nor_memory(case, limit, 
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
     tracemalloc.start()
     begin = time.process_time()
-    assert_refused("^its header says more than 256000000 pixels$", decode, BOMBS[case], 3, 8, error=ImageError)
+    assert_refused(
+        "^its header says more than 256000000 pixels$", decode, BOMBS[case], 3, 8, CENTRE_CROP, error=ImageError
+    )
     seconds, (_, peak) = time.process_time() - begin, tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert seconds < 0.1 and peak < 1_000_000
@@ -217,7 +211,7 @@ BROKEN = [
 
 @pytest.mark.parametrize("content, reason", BROKEN)
 def test_a_broken_file_is_refused_with_one_reason(content, reason):
-    assert_refused(f"^({reason})$", decode, content, 3, 8, error=ImageError)
+    assert_refused(f"^({reason})$", decode, content, 3, 8, CENTRE_CROP, error=ImageError)
 
 
 def test_a_flipped_bit_among_a_pngs_pixels_is_found():
@@ -227,7 +221,7 @@ def test_a_flipped_bit_among_a_pngs_pixels_is_found():
             damaged = bytearray(content)
             damaged[place] ^= 4
             with pytest.raises(ImageError, match=f"^PNG damaged: wrong checksum of the chunk at byte {start}$"):
-                decode(bytes(damaged), 3, 8)
+                decode(bytes(damaged), 3, 8, CENTRE_CROP)
 
 
 @pytest.mark.parametrize("file_format", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000"])
@@ -238,28 +232,9 @@ def test_damage_anywhere_raises_nothing_else(file_format):
         for _ in range(number % 3):
             damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
         try:
-            assert decode(bytes(damaged), 3, 8).shape == (8, 8, 3)
+            assert decode(bytes(damaged), 3, 8, CENTRE_CROP).shape == (8, 8, 3)
         except ImageError as error:
             assert str(error)
-
-
-@pytest.mark.parametrize("mode, channels", [("L", 1), ("RGB", 3)])
-@pytest.mark.parametrize("name", variants.list_variants("data/transforms"))
-def test_a_picture_that_fits_comes_back_itself(name, mode, channels):
-    image = read_image(saved(PICTURE.convert(mode).crop((0, 0, 64, 64))))
-    assert image_decoding.fit_to_shape(image, channels, 64, transform(name)) is image
-    assert decode(saved(image), channels, 64, transform(name)).shape == (64, 64, channels)
-
-
-def transform(name):
-    return variants.create(Transform, TransformSettings.model_validate({"name": name}))
-
-
-@pytest.mark.parametrize("name", variants.list_variants("data/transforms"))
-@pytest.mark.parametrize("size", [(96, 72), (72, 96), (20, 20), (1, 30)])
-def test_every_transform_makes_a_square_and_always_the_same(name, size):
-    images = [transform(name).fit(PICTURE.resize(size), 24) for _ in range(2)]
-    assert images[0].size == (24, 24) and images[0].mode == "RGB" and images[0].tobytes() == images[1].tobytes()
 
 
 @pytest.mark.parametrize("mode, channels", [("L", 1), ("RGB", 3), ("L", 3), ("RGB", 1)])
@@ -271,11 +246,4 @@ def test_the_default_is_the_middle_square_resized(mode, channels, size):
     x, y = (size[0] - side) // 2, (size[1] - side) // 2
     square = image.convert("RGB" if channels == 3 else "L").crop((x, y, x + side, y + side))
     expected = np.asarray(square if side == 32 else square.resize((32, 32), Image.Resampling.LANCZOS))
-    assert np.array_equal(decode(saved(image), channels, 32), expected.reshape(32, 32, channels))
-
-
-def test_resizing_keeps_the_whole_picture():
-    thirds = np.repeat(np.array([[40, 120, 200]], np.uint8), 30, axis=1).repeat(30, axis=0)
-    content = saved(Image.fromarray(thirds))
-    assert decode(content, 1, 30)[:, [0, 15, 29], 0].tolist() == [[120, 120, 120]] * 30
-    assert decode(content, 1, 30, transform("resize"))[:, [2, 15, 27], 0].tolist() == [[40, 120, 200]] * 30
+    assert np.array_equal(decode(saved(image), channels, 32, CENTRE_CROP), expected.reshape(32, 32, channels))

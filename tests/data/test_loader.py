@@ -57,19 +57,6 @@ def test_an_error_is_raised_when_its_batch_is_taken(threads):
         assert_refused("torn at 6", next, loader)
 
 
-def test_the_wait_is_what_the_training_waited():
-    with Loader(Counting(0.05).read, SPANS[:4], 0) as loader:
-        assert loader.pop_wait_seconds() == 0
-        next(loader)
-        next(loader)
-        assert 0.1 <= loader.pop_wait_seconds() < 0.3
-        assert loader.pop_wait_seconds() == 0
-    with Loader(Counting(0.02).read, SPANS, 4) as loader:
-        time.sleep(0.2)
-        next(loader)
-        assert loader.pop_wait_seconds() < 0.02
-
-
 def test_leaving_does_not_wait_for_batches_in_the_making():
     started = time.perf_counter()
     with Loader(Counting(0.5).read, SPANS, 2):

@@ -93,12 +93,6 @@ def test_a_text_of_megabytes_does_not_keep_a_png_from_being_turned():
     assert (pixels(encoded(1, pnginfo=info)) == np.rot90(PICTURE, 2)).all()
 
 
-@pytest.mark.parametrize("value", [(2, 2, b"6\0"), (5, 1, struct.pack("<I", 8))])
-def test_an_orientation_of_another_type_turns_nothing(value):
-    content = encoded(1, exif=exif((0x112, *value)))
-    assert (pixels(content) == PICTURE).all() and (pixels(remove_exif(content)) == PICTURE).all()
-
-
 SEGMENTS = [
     (0xE2, b"MPF\0II*\0" + bytes(20)),
     (0xE2, b"MPF\0"),

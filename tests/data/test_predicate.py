@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from hpcddm.config.cross_checks import validate_experiment
-from hpcddm.config.filter import predicate
 from hpcddm.config.filter.predicate import Predicate
 from hpcddm.config.schema import settings_to_hash
 from hpcddm.errors import ConfigError
@@ -64,31 +63,12 @@ def test_numbers_neither_wrap_nor_lose_digits():
     assert Predicate("score >= 5.1 and score in (5.1, 7)").mask({"score": np.array([5.1], dtype=np.float32)}).all()
 
 
-def test_names_stand_in_the_order_of_their_use():
-    kept = Predicate("height > 3 and (lower(caption) == 'x' or width > height) and lang is null")
-    assert kept.column_names == ["height", "caption", "width", "lang"]
-
-    # A filter may be written on several lines.
-    kept = Predicate("aesthetic >= 5\nand\n  caption == 'a  b'\n")
-    assert kept.mask({"aesthetic": [6, 6], "caption": ["a  b", "a b"]}).tolist() == [True, False]
-
-
 def test_what_each_condition_drops_is_counted_by_itself(metadata):
     parts = ["aesthetic >= 5", "width>=256", "lang == 'a and b' or not watermarked", "height is not null"]
     kept = Predicate(f"({parts[0]} and {parts[1]}) and ({parts[2]}) and {parts[3]}")
     dropped = kept.count_dropped(metadata)
     assert dropped == {part: ROWS - int(Predicate(part).mask(metadata).sum()) for part in parts}
     assert max(dropped.values()) <= ROWS - kept.mask(metadata).sum() <= sum(dropped.values())
-
-
-@pytest.mark.parametrize("rows", [0, 1, 6, 7, 8, 20])
-def test_blocks_change_nothing(metadata, monkeypatch, rows):
-    columns = {name: values[:rows] for name, values in metadata.items()}
-    kept = Predicate("aesthetic >= 5 and (lang == 'en' or watermarked) and 1 < 2")
-    whole = kept.mask(columns), kept.count_dropped(columns)
-    monkeypatch.setattr(predicate, "BLOCK", 7)
-    assert np.array_equal(kept.mask(columns), whole[0]) and kept.count_dropped(columns) == whole[1]
-    assert len(whole[0]) == rows
 
 
 def test_text_of_any_kind_is_text():

@@ -9,11 +9,11 @@ from PIL import Image
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column
 from hpcddm.data.images import CatalogImages
-from hpcddm.data.reader import ArrayReader, CatalogReader
+from hpcddm.data.reader import CatalogReader
 from hpcddm.data.tars import tar_writing
 from hpcddm.data.tars.record import Record
 from hpcddm.errors import UserError
-from tests.catalogs import catalog_of
+from tests.catalogs import CENTRE_CROP, catalog_of
 from tests.data.refusals import assert_refused
 from tests.helpers import SIDE
 
@@ -32,7 +32,7 @@ def catalog(request, tmp_path, pixels):
         records = [
             Record(f"train-{number}", image, number % 4, f"picture {number}") for number, image in images.items()
         ]
-        tar_writing.write_tar(tmp_path / name, records, SIDE, 1)
+        tar_writing.write_tar(tmp_path / name, records, SIDE, 1, CENTRE_CROP)
     return catalog_of(tmp_path, [tmp_path / "a.tar", tmp_path / "b.tar"], request.param)
 
 
@@ -59,14 +59,6 @@ def test_clusters_are_those_of_the_column(catalog, tmp_path):
     assert reader.clusters([7, 1]).tolist() == [65535, 1] and reader.clusters([7]).dtype == torch.int64
     with pytest.raises(ValueError, match="does not read the samples' clusters"):
         CatalogReader(catalog).clusters([0])
-
-
-def test_what_the_samples_do_not_have_is_said(tmp_path, pixels):
-    tar_writing.write_tar(tmp_path / "x.tar", [Record("k", Image.fromarray(pixels[0, ..., 0]))], SIDE, 1)
-    reader = CatalogReader(catalog_of(tmp_path, [tmp_path / "x.tar"]))
-    assert np.array_equal(reader.images([0]), pixels[:1])
-    for ask, missing in ((reader.labels, "classes"), (reader.captions, "captions")):
-        assert_refused(f"the images have no {missing}", ask, [0])
 
 
 def place_of(catalog, number):
@@ -106,7 +98,9 @@ def test_no_more_tars_are_open_than_a_process_may_open(tmp_path, pixels, monkeyp
     monkeypatch.setattr("hpcddm.data.images.MAX_OPEN_IMAGE_FILES", 3)
     tars = [tmp_path / f"{number}.tar" for number in range(8)]
     for number, path in enumerate(tars):
-        tar_writing.write_tar(path, [Record(str(number), Image.fromarray(pixels[number, ..., 0]))], SIDE, 1)
+        tar_writing.write_tar(
+            path, [Record(str(number), Image.fromarray(pixels[number, ..., 0]))], SIDE, 1, CENTRE_CROP
+        )
     reader = CatalogReader(catalog_of(tmp_path, tars))
     for numbers in ([0, 1, 2, 3], range(8), [7, 0, 7], range(8)):
         assert np.array_equal(reader.images(numbers), pixels[list(numbers)])
@@ -125,13 +119,3 @@ def test_overwritten_bytes_are_named_or_decoded_and_never_a_traceback(catalog, p
         except UserError as error:
             named += "a.tar: torn at byte" in str(error)
     assert named > size // 4
-
-
-def test_arrays_are_read_by_row():
-    images = np.arange(24, dtype=np.uint8).reshape(4, 2, 3, 1)
-    reader = ArrayReader(images, np.array([5, 6, 7, 8]), np.array([0, 0, 1, 1]))
-    assert len(reader) == 4
-    for rows in (range(1, 3), np.array([3, 0])):
-        assert reader.images(rows).tolist() == images[list(rows)].tolist()
-        assert reader.labels(rows).tolist() == [5 + row for row in rows]
-        assert reader.clusters(rows).tolist() == [row // 2 for row in rows]

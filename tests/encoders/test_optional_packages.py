@@ -156,20 +156,3 @@ def test_without_the_package_the_error_says_what_to_install(monkeypatch, tmp_pat
     settings = own.model_validate({"name": name, "weights": {"folder": str(tmp_path)}, "width": 8})
     with pytest.raises(UserError, match=rf"encoder {name}: needs the package {package} .* pip install {install}$"):
         variants.create(base, settings)
-
-
-@pytest.mark.foreign
-def test_torchvision_is_imported_beside_a_torch_for_cpus():
-    from hpcddm.encoders import optional_packages
-
-    assert optional_packages.import_torchvision().transforms.Resize(3) is not None
-
-
-@pytest.mark.parametrize("name", ["dinov2", "clip_text"])
-def test_half_precision_needs_a_gpu(monkeypatch, tiny, name):
-    monkeypatch.setattr("hpcddm.encoders.gpu.visible_gpus", lambda: 0)
-    said = f"encoder {name} needs a GPU with precision bf16, and this unit has none; .*, or precision: fp32$"
-    with pytest.raises(UserError, match=said):
-        create(tiny(name, precision="bf16"))
-    monkeypatch.setattr("hpcddm.encoders.gpu.visible_gpus", lambda: 1)
-    assert next(create(tiny(name, precision="bf16")).network.parameters()).dtype == torch.bfloat16

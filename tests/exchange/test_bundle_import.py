@@ -180,6 +180,18 @@ def test_a_key_that_may_not_sign_today_is_refused(runs, sent):
     assert runs.take(sent).exit_code == 0
 
 
+def test_what_operating_systems_leave_is_passed_over_and_said(runs, sent):
+    (sent / ".profile").touch()
+    refused(runs, sent, ".profile is not listed in what was signed; refused, remove it first")
+    (sent / ".profile").unlink()
+    for name in (".DS_Store", "._bundle.json", "Thumbs.db", "desktop.ini", "._weights.safetensors"):
+        (sent / name).symlink_to("/nowhere")
+    (sent / "__MACOSX").mkdir()
+    done = runs.take(sent)
+    left = ".DS_Store, ._bundle.json, ._weights.safetensors, Thumbs.db, __MACOSX, desktop.ini,"
+    assert done.exit_code == 0 and f"passed over {left}" in done.stderr, done.stderr
+
+
 def test_a_run_without_a_contract_imports_nothing(runs, sent):
     shutil.rmtree(runs.home.root / "contract")
     refused(runs, sent, "this run has no contract")

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 import signal
 import time
@@ -27,8 +26,6 @@ from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import signing, ssh_keys
 from hpcddm.exchange.bundle import SiteWord
 from hpcddm.exchange.contract import FILE, PARTITION, PROBE
-from hpcddm.files.tensor_file import TensorFile
-from hpcddm.files.tensors import save_tensors
 from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import contracts as run_contracts
@@ -69,28 +66,6 @@ def test_a_contract_has_every_recipe_and_the_digest_of_every_list(shared):
     units = {unit.key: unit for unit in plan_units(stored_experiment(run))}
     assert contract.experts[KEY].settings == json.loads(json.dumps(units[KEY].fingerprint_settings))
     assert contract.data.train == 200 and contract.data.heldout == 80 and contract.data.license == "CC0"
-
-
-def test_the_tensor_table_is_that_of_the_files_that_trainings_write(shared, tmp_path):
-    from hpcddm.models import build_denoiser
-
-    contract, experiment = shared.read(), stored_experiment(RunDir(shared.run))
-    network = build_denoiser.build(experiment, experiment.expert_config(1))
-    save_tensors(network.state_dict(), tmp_path / "weights.safetensors")
-    with TensorFile(tmp_path / "weights.safetensors") as file:
-        file.require(contract.table(KEY))
-        assert sum(np.prod(spec.shape) for spec in file.forms.values()) == contract.experts[KEY].parameters
-
-
-def test_partition_and_probe_are_those_of_the_run(shared):
-    arrays = read_arrays(shared.run / "cluster/partition.h5")
-    sent = load_file(shared.contract / PARTITION)
-    assert sent.keys() == arrays.keys() and all((sent[name] == arrays[name]).all() for name in arrays)
-    probe = load_file(shared.contract / PROBE)
-    assert {values.shape[1:] for name, values in probe.items() if name.startswith("images")} == {(8, 8, 1)}
-    counts = [len(probe[f"images-{cluster:02d}"]) for cluster in range(2)]
-    assert 0 < min(counts) and sum(counts) <= 80
-    assert [len(probe[f"classes-{cluster:02d}"]) for cluster in range(2)] == counts
 
 
 def test_the_partition_of_a_contract_is_read_as_it_is(shared, tmp_path):
@@ -433,17 +408,6 @@ def test_a_fault_of_the_contract_is_not_blamed_on_the_site(shared, tmp_path):
     assert f"error: {folder / FILE}: data.filter: (((" in done.output and "ask the coordinator" in done.output
     done = shared.submit(shared.contract, tmp_path / "run", "data.filter=(((", "--trust", shared.fingerprint("north"))
     assert "error: 'data.filter=(((': data.filter: " in done.output, done.output
-
-
-@pytest.mark.parametrize("name", [PARTITION, PROBE])
-def test_verify_hashes_no_file_that_is_larger_than_any_contract_has(shared, tmp_path, name):
-    folder = shared.forge(tmp_path / "large", put(f"files/{name}/size", 10 << 40))
-    os.truncate(folder / name, 10 << 40)
-    started = time.monotonic()
-    done = hpcddm("site", "verify", folder)
-    assert done.exit_code == 1 and done.output.count("\n") == 1, done.output
-    assert "contract.json" in done.output and "bytes, more than 68,719,476,736" in done.output
-    assert time.monotonic() - started < 10
 
 
 @pytest.mark.parametrize("linked", ["contract", "contract/1"])

@@ -1,7 +1,6 @@
 """Thousands of damaged and forged bundles and contracts: each is refused in one line, or is what was signed."""
 
 import hashlib
-import json
 import os
 import random
 import shutil
@@ -11,13 +10,11 @@ import pytest
 
 from hpcddm.collaboration.bundle_checks import imported_bundle
 from hpcddm.exchange import contract as contracts
-from hpcddm.exchange import signed_folder
 from hpcddm.exchange.bundle import FILE
 from hpcddm.runs.contracts import revision_folder
 from hpcddm.runs.import_records import read_signed_bundle
-from tests.exchange.collaboration import Collaboration
 from tests.exchange.conftest import SECONDS
-from tests.exchange.hostile import entry_of, sign_bytes, sign_file, sign_json, tree
+from tests.exchange.hostile import sign_bytes, sign_file, sign_json, tree
 from tests.exchange.mutations import mutated
 
 pytestmark = pytest.mark.usefixtures("limits")
@@ -85,32 +82,3 @@ def test_what_is_loaded_was_signed(runs, tmp_path, count):
             assert is_imported(runs, honest), "an honest bundle was refused"
     # The sums for coreutils are nobody's evidence, a loss may be another one, and a value of the weights, too.
     assert 0 < accepted < count / 2
-
-
-@pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.long)])
-def test_what_a_contract_says_is_checked(shared, tmp_path, count):
-    """Mutated contracts are submitted without a start; half of them are signed again by the coordinator."""
-    shutil.copytree(shared.folder, tmp_path, dirs_exist_ok=True)
-    generator, own, accepted = random.Random(SEED), Collaboration(tmp_path), 0
-    sent, run = tmp_path / "sent", tmp_path / "run"
-    contents = {path.name: path.read_bytes() for path in own.contract.iterdir()}
-    names = [contracts.FILE] * 4 + sorted(contents)
-    for _ in range(count):
-        shutil.rmtree(sent, ignore_errors=True)
-        shutil.copytree(own.contract, sent)
-        name, is_signed = generator.choice(names), generator.random() < 0.5
-        content = mutated(contents[name], generator)
-        (sent / name).write_bytes(content)
-        if is_signed and name.endswith(".safetensors"):
-            values = json.loads(contents[contracts.FILE])
-            values["files"][name] = entry_of(content)
-            name, content = contracts.FILE, json.dumps(values).encode()
-        if is_signed and name == contracts.FILE:
-            own.sign(sent, content)
-        if is_taken(own.submit, sent, run, "--trust", own.fingerprint("north"), "--dry-run"):
-            accepted += 1
-            agreed, _ = contracts.read_contract(sent)
-            signed_folder.receive(sent, contracts.FILE, agreed.files, None, lambda size: None)
-        assert {path.name for path in run.rglob("*") if path.is_file()} <= {".submit.lock"}
-        shutil.rmtree(run, ignore_errors=True)
-    assert accepted < count / 2

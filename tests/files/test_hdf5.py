@@ -10,9 +10,7 @@ import pytest
 from hpcddm.clustering.partition import read_arrays
 from hpcddm.data.columns import Column
 from hpcddm.errors import UserError
-from hpcddm.files import hdf5
 from hpcddm.sources import array_files
-from tests.files.mutated_bytes import NUMBERS_OF_FILES, require_values_or_one_line
 
 ROWS = 40
 DATA = np.arange(ROWS, dtype=np.float32)
@@ -146,18 +144,3 @@ def test_a_partition_is_finite(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["a"] = [1.0, np.nan]
     refused("'a' is not finite", lambda: read_arrays(tmp_path / "a.h5"))
-
-
-@NUMBERS_OF_FILES
-def test_mutated_files_end_in_one_line(tmp_path, count):
-    path = tmp_path / "a.h5"
-    with h5py.File(path, "w") as file:
-        file["a"], file["key/bytes"], file["key/offsets"] = DATA[:2], np.arange(2, dtype="u1"), np.arange(3, dtype="u8")
-
-    def read(raw):
-        path.with_name("changed.h5").write_bytes(raw)
-        with hdf5.open_checked(path.with_name("changed.h5")) as changed:
-            for _, dataset in hdf5.list_datasets(changed):
-                dataset[()]
-
-    require_values_or_one_line(count, path.read_bytes(), read)

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from hpcddm.config.site import Site
 from hpcddm.files import checked_reads
 from hpcddm.jobs import devices, entry
-from hpcddm.jobs.devices import Device, MissingGpu
+from hpcddm.jobs.devices import MissingGpu
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.stopping import StopFlag
 from hpcddm.launch.array_items import make_items, write_specs
@@ -101,20 +101,6 @@ def test_the_advice_follows_what_the_node_shows(tmp_path, monkeypatch, cuda, fil
     for name in files:
         (tmp_path / name).touch()
     assert re.search(words, devices.missing_gpu_advice()), devices.missing_gpu_advice()
-
-
-TOGETHER = [
-    ([("h1", "cpu"), ("h2", "cpu")], ""),
-    ([("h1", "a"), ("h1", "b"), ("h2", "a")], ""),
-    ([("h1", "a"), ("h2", "cpu")], "rank 1 on h2: no GPU, while 1 other ranks have one"),
-    ([("h1", "a"), ("h1", "b"), ("h1", "a")], "ranks 0 and 2 on h1 have the same GPU, a: ranks_per_node"),
-]
-
-
-@pytest.mark.parametrize(("found", "words"), TOGETHER)
-def test_devices_that_do_not_go_together(found, words):
-    text = devices.refusal_reason([Device(rank, host, name) for rank, (host, name) in enumerate(found)])
-    assert text.startswith(words) and bool(text) == bool(words)
 
 
 def agree_together(devices_of_ranks):

@@ -16,7 +16,7 @@ from hpcddm.jobs import entry, job_environment
 from hpcddm.jobs.attempt import SUPERSEDED, Superseded
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.open_attempt import open_attempt
-from hpcddm.jobs.stopping import POLL_SECONDS, StopFlag, Stopped
+from hpcddm.jobs.stopping import StopFlag, Stopped
 from hpcddm.jobs.unit import Result
 from hpcddm.jobs.unit_inputs import UnitInputs
 from hpcddm.launch.array_items import make_items, write_specs
@@ -62,12 +62,11 @@ def test_only_rank_0_says_that_a_unit_is_complete_or_stopped(ended):
     assert ended(DONE, rank=1) == ended(Stopped("SIGTERM"), rank=1) == (0, None)
 
 
-def test_rank_0_says_so(ended):
-    assert ended(DONE) == (0, ("complete", ""))
-
-
-def test_every_rank_says_why_it_failed(ended):
-    assert ended(UserError("no luck"), rank=1) == (1, ("failed", "no luck"))
+@pytest.mark.parametrize(
+    "result, rank, end", [(DONE, 0, ("complete", "")), (UserError("no luck"), 1, ("failed", "no luck"))]
+)
+def test_rank_0_says_so_and_every_rank_says_why_it_failed(ended, result, rank, end):
+    assert ended(result, rank=rank) == (int(end[0] == "failed"), end)
 
 
 ODD_RESOURCES = [
@@ -156,21 +155,6 @@ def test_a_cache_that_somebody_else_may_write_to_is_not_used(cache, made):
     PLANTED[made](cache)
     found = entry._own_cache()
     assert found != cache and found.is_dir() and stat.S_IMODE(found.stat().st_mode) == 0o700
-
-
-@pytest.mark.parametrize("local_rank", [0, 1])
-def test_one_rank_of_a_node_asks_often_and_the_others_find_the_same_in_the_end(tmp_path, monkeypatch, local_rank):
-    run, ranks = RunDir(tmp_path), Ranks(local_rank, local_rank, 2, 1, "me")
-    attempt = open_attempt(run.logs("train/expert-00"), Ranks(0, 0, 2, 1, "me"))
-    monkeypatch.setenv(entry.STOP_VARIABLE, str(run.jobs / "7_0.0.stop"))
-    conditions = entry._conditions(run, ranks, attempt)
-    per_hour = sum(3600 / max(seconds, POLL_SECONDS) for seconds, _ in conditions)
-    assert per_hour <= (2 * 360 + 1800 if local_rank == 0 else 3 * 60)
-    assert [ask() for _, ask in conditions] == [None, None, None]
-    run.jobs.mkdir()
-    (run.jobs / "7_0.0.stop").touch()
-    run.stop.touch()
-    assert {ask() for _, ask in conditions} == {"the job was told to stop", f"{run.stop} says so", None}
 
 
 @pytest.mark.parametrize("name", ["state", ".lease", "tensorboard"])

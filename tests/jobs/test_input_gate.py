@@ -12,7 +12,6 @@ from hpcddm.jobs.input_gate import (
     awaited_job_names,
     main,
     missing_units,
-    seconds_to_next_check,
     start_flag,
     unreachable_cluster,
 )
@@ -90,11 +89,6 @@ def test_what_another_cluster_makes_is_looked_for_later_and_equal_ids_there_are_
     assert start_flag(there + here, set(EXPERTS), run, 300) == "--dependency=afterany:9_0", "first what is nearer"
     assert start_flag(f"9_1|x-draw-{own}", {"draw/0-8"}, run, 300) == "", "nobody waits for himself"
     assert start_flag("?|north", set(EXPERTS), run, 300) == "--begin=now+60", "no answer is no end"
-
-
-def test_looks_at_another_cluster_become_rarer_up_to_the_longest_time():
-    assert [seconds_to_next_check(age, 300) for age in (0, 240, 400, 1000, 9000)] == [60, 60, 100, 250, 300]
-    assert seconds_to_next_check(0, 1) == 1
 
 
 def test_a_cluster_that_never_answers_is_given_up_after_a_day_of_silence(run, monkeypatch):

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from hpcddm.errors import UserError
-from hpcddm.jobs.job_environment import Ranks, current_allocation, current_ranks, data_threads, node_address
+from hpcddm.jobs.job_environment import Ranks, current_allocation, current_ranks, node_address
 
 RANK_1 = {"GLOBALID": "1", "LOCALID": "1", "NTASKS": "2", "JOB_ID": "77"}
 LOCAL = {f"SUBMITIT_LOCAL_{name}": value for name, value in RANK_1.items()}
@@ -53,16 +53,6 @@ def test_outside_of_srun_a_process_is_alone(environment, variables):
     assert (first.rank, first.world_size) == (0, 1) and first.owner != second.owner
 
 
-HALVES = [(LOCAL, "SUBMITIT_LOCAL_NTASKS"), (SRUN, "SLURM_NTASKS"), (SRUN, "SLURM_JOB_NAME")]
-
-
-@pytest.mark.parametrize("variables, name", HALVES)
-def test_half_a_launcher_is_an_error_and_not_one_rank(environment, variables, name):
-    environment({key: value for key, value in variables.items() if key != name})
-    with pytest.raises(KeyError):
-        current_ranks()
-
-
 JOB = {"JOB_ID": "81236", "ARRAY_JOB_ID": "81235", "ARRAY_TASK_ID": "3", "JOB_NUM_NODES": "3"}
 JOB |= {"JOB_NODELIST": "n[1-3]", "JOB_CPUS_PER_NODE": "4(x2),8", "GPUS_ON_NODE": "2", "RESTART_COUNT": "5"}
 ALLOCATED = {f"SLURM_{name}": value for name, value in JOB.items()}
@@ -76,11 +66,6 @@ def test_a_job_knows_its_nodes_processors_and_time(environment):
     assert (granted.cpus, granted.gpus, granted.started, granted.ends) == (16, 6, 1000.0, 4600.0)
     environment({"HPCDDM_ENDS": ""})
     assert current_allocation(6, 2).ends is None, "nobody knows"
-
-
-def test_outside_slurm_the_ranks_are_all_there_is(environment):
-    granted = current_allocation(2, 4)
-    assert (granted.job, granted.cpus, granted.gpus, granted.nodes, granted.ends) == (None, 8, 0, 1, None)
 
 
 @pytest.mark.parametrize("answer", ["127.0.1.1", None])
@@ -102,9 +87,3 @@ def test_a_host_name_that_no_other_node_reaches_names_the_key_to_set(monkeypatch
 def test_an_interface_that_is_not_there_names_the_key_and_those_that_are():
     with pytest.raises(UserError, match="site key network_interface: .* no interface ib7 .*it has: .*lo"):
         node_address(2, "ib7")
-
-
-def test_threads_read_ahead_where_there_is_a_core_for_them(monkeypatch):
-    for cpus, cores, threads in ((1, 1, 0), (8, 1, 0), (1, 2, 1), (2, 2, 1), (8, 16, 7), (64, 64, 8)):
-        monkeypatch.setattr("os.sched_getaffinity", lambda pid, cores=cores: set(range(cores)))
-        assert data_threads(cpus) == threads, (cpus, cores)

@@ -1,6 +1,6 @@
 """Nodes that the next attempt avoids: the newest at fault, as long as there are others like them."""
 
-from hpcddm.jobs.nodes import Node, hostnames, nodes_to_exclude, parse_nodes
+from hpcddm.jobs.nodes import Node, nodes_to_exclude
 
 PLAIN, BIG = "(null)|(null)|4|8000", "bigmem|gpu:4|64|512000"
 
@@ -32,14 +32,3 @@ def test_nodes_that_get_no_jobs_are_no_others():
     for state in (*unusable, "idle", "mixed-", "allocated", "idle~", "completing", "planned"):
         few, avoided = nodes(PLAIN, p1="idle", p2=state), [] if state in unusable else ["p1"]
         assert nodes_to_exclude([], ["p1"], few, most=4, needed=1) == avoided, state
-
-
-def test_nodes_are_read_from_the_words_of_sinfo():
-    text = "JobId=7 JobState=RUNNING\nPartitionTime=1:00:00 NodeName=p1 NodeState=down* NodeKind=a|b|4|8\n"
-    (node,) = parse_nodes(text)
-    assert node == Node("p1", "down*", "a|b|4|8") and node.is_down and not node.is_usable
-
-
-def test_a_list_without_brackets_needs_no_scontrol(monkeypatch):
-    monkeypatch.setenv("PATH", "")
-    assert (hostnames("h1,h3"), hostnames("(null)"), hostnames("")) == (["h1", "h3"], [], [])

@@ -17,12 +17,12 @@ from hpcddm.jobs import requeue_policy
 from hpcddm.jobs.attempt import BEGUN, ENDED, VERDICT, list_attempts
 from hpcddm.jobs.attempt_records import AttemptRecord
 from hpcddm.jobs.failure_cause import Cause
-from hpcddm.jobs.job_end import JobEnd, parse_job
+from hpcddm.jobs.job_end import JobEnd
 from hpcddm.jobs.job_environment import Ranks
-from hpcddm.jobs.node_faults import MAX_FAULTS, wait_seconds
+from hpcddm.jobs.node_faults import MAX_FAULTS
 from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.outcome import Outcome
-from hpcddm.jobs.requeue_policy import FRUITLESS, count_fruitless, decide_requeue
+from hpcddm.jobs.requeue_policy import FRUITLESS, decide_requeue
 from hpcddm.jobs.spec import Spec
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
@@ -268,34 +268,10 @@ def test_a_node_that_refuses_launches_is_avoided_and_does_not_count_against_the_
     assert decision == "gave up" and f"{FRUITLESS} attempts without progress; the last one: RuntimeError" in reason
 
 
-def test_waits_grow_and_what_slurm_says_is_read_word_by_word():
-    waits = [wait_seconds(faults) for faults in range(1, MAX_FAULTS)]
-    assert waits == [0, 15, 30, 60, 120, 240, 480, 900, 900, 900, 900]
-    assert parse_job("JobId=7 JobName=a=b Reason=None odd") == {"JobId": "7", "JobName": "a=b", "Reason": "None"}
-
-
 AT_0, AT_64 = {"images": 0}, {"images": 64}
 BY_SLURM = {"decision": "requeue", "outside": True, "by_slurm": True}
-ITS_OWN = {"decision": "requeue", "outside": False}
 LAST = JobEnd(1, {}, 0, None, 0.0)
 REFUSED = replace(LAST, cause=Cause("srun could not begin", is_outside=True))
-
-
-COUNTS = {
-    "refused": ([({}, BY_SLURM)] * 5, REFUSED, (0, 6)),
-    "its own": ([({}, BY_SLURM), ({}, ITS_OWN), (AT_0, ITS_OWN)], LAST, (3, 1)),
-    "died after the first step": ([(AT_0, BY_SLURM)] * 5, LAST, (1, 5)),
-    "progress": ([(AT_0, BY_SLURM)] * 5 + [(AT_64, BY_SLURM)], REFUSED, (0, 2)),
-    "started anew by Slurm": ([(AT_0, {"decision": "superseded", "outside": False})] * 5, LAST, (1, 0)),
-    "without a verdict": ([(AT_0, {}), ({}, {})], LAST, (1, 0)),
-}
-
-
-@pytest.mark.parametrize(("tried", "ending", "counts"), COUNTS.values(), ids=COUNTS)
-def test_attempts_are_counted_on_the_side_that_ended_them(tmp_path, tried, ending, counts):
-    attempts = enumerate([*tried, ({}, {})], start=1)
-    records = [AttemptRecord(number, tmp_path, {}, begun, {}, verdict, None) for number, (begun, verdict) in attempts]
-    assert count_fruitless(records, 64 if tried[-1][0] == AT_64 else 0, ending) == counts
 
 
 def test_a_unit_that_only_nodes_end_stops_in_the_end(tmp_path):

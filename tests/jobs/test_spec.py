@@ -1,16 +1,12 @@
 """What a submission tells a job: every field of a spec comes from the unit, or from the site's key of the same name."""
 
-from dataclasses import fields
-
 from hpcddm.config.site import Site
-from hpcddm.jobs.spec import Spec, read_spec
+from hpcddm.jobs.spec import read_spec
 from hpcddm.launch.array_items import JOB_KEYS, make_items, write_specs
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.run_dir import RunDir
 from tests.helpers import tiny
 
-OF_UNIT = "key experiment fingerprint_settings requires resources is_collective optional min_optional extras parts"
-OF_UNIT += " lengths gates"
 CHOSEN = {
     "keep_states": False,
     "max_excluded_nodes": 9,
@@ -21,10 +17,6 @@ CHOSEN = {
     "signal_lead_seconds": 66,
     "watchdog_minutes": 55,
 }
-
-
-def test_every_field_is_that_of_the_unit_or_of_the_site():
-    assert {one.name for one in fields(Spec)} == {*OF_UNIT.split(), *JOB_KEYS}
 
 
 def test_the_sites_keys_reach_the_job(tmp_path):

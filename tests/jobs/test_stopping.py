@@ -2,12 +2,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from functools import partial
 
 import pytest
 
-from hpcddm.jobs import stopping
 from tests.helpers import python
 
 WAIT = """
@@ -76,18 +73,3 @@ WAITS = [("SIGTERM", 20, 75, SAID), ("SIGTERM", 0, 0, "through\n"), ("", 0.5, 0,
 def test_only_a_wait_that_lasts_exits_and_only_when_told_to_stop(reason, seconds, code, said):
     done = python(CUT, reason, seconds)
     assert (done.returncode, done.stdout) == (code, said), done.stderr
-
-
-def test_conditions_are_asked_as_often_as_they_say(monkeypatch):
-    monkeypatch.setattr(stopping, "POLL_SECONDS", 0.01)
-    asked = {"often": 0, "once": 0}
-
-    def ask(name):
-        asked[name] += 1
-
-    flag = stopping.StopFlag()
-    flag.watch([(0, partial(ask, "often")), (1000, partial(ask, "once"))])
-    deadline = time.time() + 20
-    while asked["often"] < 5 and time.time() < deadline:
-        time.sleep(0.01)
-    assert asked["often"] >= 5 and asked["once"] == 1 and flag.reason is None

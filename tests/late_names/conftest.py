@@ -1,4 +1,4 @@
-"""Two nodes that share a folder whose names come late, and two without a cache: the control."""
+"""Two nodes that share a folder whose names come late."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slurm.testbed import late_names
-from tests.late_names.mounts import LATE, Nodes, two_nodes
+from tests.late_names.mounts import Nodes, two_nodes
 
 
 @pytest.fixture(scope="session")
@@ -25,12 +25,5 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def late(program: Path, tmp_path: Path) -> Iterator[Nodes]:
     """Two nodes that trust names for as long as NFS does."""
-    with two_nodes(program, tmp_path, LATE) as nodes:
-        yield nodes
-
-
-@pytest.fixture
-def fresh(program: Path, tmp_path: Path) -> Iterator[Nodes]:
-    """Two nodes that trust nothing."""
-    with two_nodes(program, tmp_path, 0) as nodes:
+    with two_nodes(program, tmp_path) as nodes:
         yield nodes

@@ -23,10 +23,10 @@ class Nodes:
 
 
 @contextmanager
-def mounted(program: Path, backing: Path, place: Path, seconds: float) -> Iterator[Path]:
+def mounted(program: Path, backing: Path, place: Path) -> Iterator[Path]:
     """Mount one client of `backing` at `place` for a while."""
     place.mkdir(parents=True, exist_ok=True)
-    client = subprocess.Popen(late_names.command(program, backing, place, seconds, place.name))
+    client = subprocess.Popen(late_names.command(program, backing, place, LATE, place.name))
     try:
         while not os.path.ismount(place):
             assert client.poll() is None, f"late_names ended with {client.returncode}; is there a /dev/fuse?"
@@ -39,10 +39,10 @@ def mounted(program: Path, backing: Path, place: Path, seconds: float) -> Iterat
 
 
 @contextmanager
-def two_nodes(program: Path, folder: Path, seconds: float) -> Iterator[Nodes]:
+def two_nodes(program: Path, folder: Path) -> Iterator[Nodes]:
     """Mount two clients of one new folder."""
     server = folder / "server"
     server.mkdir()
     with ExitStack() as mounts:
-        places = [mounts.enter_context(mounted(program, server, folder / name, seconds)) for name in "ab"]
+        places = [mounts.enter_context(mounted(program, server, folder / name)) for name in "ab"]
         yield Nodes(server, *places)

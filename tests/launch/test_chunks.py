@@ -39,10 +39,3 @@ def test_throttles_add_up_to_what_may_run_at_most(max_parallel):
         assert total <= max_parallel
         assert total == min(count, max_parallel) or blocking, "slots lie idle"
         assert len(blocking) == len(set(blocking)), "two chunks wait for the same one and then run together"
-
-
-def test_thirty_settings_under_a_limit_of_eight_and_nothing():
-    found = split_into_chunks(30, 8, 10)
-    assert [one.stop - one.start for one in found] == [8, 8, 7, 7]
-    assert [one.throttle for one in found] == [3, 3, 2, 2] and {one.blocking_chunk for one in found} == {None}
-    assert split_into_chunks(0, 8, 2) == []

@@ -9,7 +9,6 @@ import sys
 import pytest
 
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import guarded_writes
 from hpcddm.launch import code_copy
 from hpcddm.launch.code_copy import Checkout, CodeCopy
 from hpcddm.runs import manifest, provenance
@@ -128,13 +127,6 @@ def test_files_of_a_version_whose_hash_does_not_fit_are_not_linked(checkout, run
     assert not any(path.stat().st_nlink > 1 for path in (run.code / first.digest).rglob("*.py"))
 
 
-def test_a_folder_of_code_that_is_a_link_is_named(checkout, run, tmp_path):
-    run.code.symlink_to(tmp_path / "elsewhere")
-    guarded_writes.guard(run.root)
-    with pytest.raises(UserError, match="code: is a link"):
-        CodeCopy(run).make()
-
-
 def test_a_file_that_git_does_not_know_is_a_modification(checkout, run):
     (checkout / "hpcddm/diffusion/objectives/mine.py").write_text("")
     assert CodeCopy(run).make().modified is True
@@ -150,13 +142,6 @@ def test_outside_a_checkout_no_commit_is_claimed_and_live_is_refused(checkout, r
     assert (code.commit, code.modified) == (None, None)
     with pytest.raises(ConfigError, match="--live"):
         Checkout()
-
-
-def test_changes_are_told_by_name_and_another_commit_of_the_same_code_is_none():
-    before = {"code": "a", "commit": "1", "modified": True, "torch": "2.12.0", "cuda": "13.0"}
-    assert provenance.changes(before, before | {"commit": "2", "modified": False}) == []
-    told = ["code a -> b", "torch 2.12.0 -> 2.13.0"]
-    assert provenance.changes(before, before | {"code": "b", "torch": "2.13.0"}) == told
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import pytest
 
 from hpcddm.commands import submit as command
 from hpcddm.commands.run_status import QueueAnswer as QueueOfARun
-from hpcddm.config.site import Site
 from hpcddm.errors import ExitCode, UserError
 from hpcddm.launch import code_copy, continuation
 from hpcddm.launch.array_items import make_items
@@ -17,7 +16,6 @@ from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import provenance
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.lease import HeldElsewhere
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CONTINUATION
 from hpcddm.stages import submission_job
@@ -182,14 +180,6 @@ def test_another_site_leaves_the_rest_alone(run, items, capsys, room):
     assert ("site north has units to submit in this folder first" in capsys.readouterr().out) == (room == 0)
 
 
-def test_a_dry_run_keeps_a_place_as_the_submission_does(run, items, capsys, monkeypatch):
-    monkeypatch.setattr(Queue, "render", lambda self, array, script: None, raising=False)
-    for active, taken in (({}, ROOM - 1), (WAITING, ROOM)):
-        queue = Queue(run, limits=Limits(free_jobs=ROOM, reason="its limit"), room=ROOM)
-        command.show_scripts(items, run, queue, active)
-        assert f"{len(items) - taken} units would remain" in capsys.readouterr().out
-
-
 def test_after_a_cancel_nothing_continues(run, items, monkeypatch):
     queue, jobs, gone = handed_over(items, run), {}, []
     for one in Journal(run.journal).submissions():
@@ -202,12 +192,6 @@ def test_after_a_cancel_nothing_continues(run, items, monkeypatch):
     assert continuation.read_remaining(run) is None and queue.submitted[-1].keys == [CONTINUATION]
     done = continued(run)
     assert done.exit_code == 0 and "nothing is left to submit" in done.stdout
-
-
-def test_a_site_may_say_what_the_job_asks_for():
-    site = Site(name="x", scheduler="slurm", resources={"nodes": 4}, stages={"submission": {"partition": "short"}})
-    assert (site.resources_for("submission", "all").nodes, site.resources_for("train").nodes) == (1, 4)
-    assert site.resources_for("submission", "all").partition == "short"
 
 
 @pytest.mark.parametrize("unseen", ["sweep.yaml", "base.yaml"])
@@ -232,16 +216,6 @@ def test_a_scheduler_that_does_not_answer_is_no_end_of_the_submission(run, monke
         monkeypatch.setattr(submission_job.subprocess, "run", lambda *given, done=done, **how: done)
         with pytest.raises(error, match=words):
             submission_job.run(None, SimpleNamespace(run=run))
-
-
-def test_a_lock_that_is_held_is_no_end_of_the_submission(run, monkeypatch):
-    continuation._store(continuation.RemainingUnits("north", ["x/y"]), run)
-
-    def held(*given, **how):
-        raise HeldElsewhere("somebody is at work here", "somebody")
-
-    monkeypatch.setattr(f"{CONTINUES}.stored_experiment", held)
-    assert continued(run).exit_code == ExitCode.HELD_OR_ABANDONED
 
 
 def test_a_setting_sees_the_job_that_continues_its_sweep(run, monkeypatch):

@@ -12,7 +12,7 @@ from hpcddm.launch.base import Job, Limits, QueueFull
 from hpcddm.launch.queue import plan_arrays, render_planned, submit_planned
 from hpcddm.launch.slurm.launcher import create
 from hpcddm.launch.submission import decide_units
-from hpcddm.pipeline.unit_graph import PlannedUnit, plan_units
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
@@ -93,24 +93,6 @@ def test_every_array_waits_for_what_its_units_read(run, tmp_path, changes):
         assert all(int(job) < int(array.job) for job in array.after)
 
 
-RANGES = ["train-000", "train-001", "heldout-000"]
-
-
-def test_units_that_read_others_of_their_stage_are_an_array_behind_these(run, tmp_path):
-    found = shapes(tiny(tmp_path, **INSIDE), run)
-    latents, vocabulary, tags = (
-        [f"{stage}/{name}" for name in RANGES] for stage in ("latents", "concept_vocabulary", "concept_tags")
-    )
-    for first, second in (
-        (latents, ["latents/scale"]),
-        (["encode_captions/all"], ["encode_captions/000", "encode_captions/001"]),
-        (vocabulary, ["concept_vocabulary/all"]),
-        (["concept_tags/tagger"], tags),
-    ):
-        assert found.index(second) == found.index(first) + 1
-    assert ["concept_scores/000", "concept_scores/alignment"] in found, "neither reads the other"
-
-
 def test_no_array_reads_a_later_one_whatever_runs_lack(tmp_path):
     experiment, site = tiny(tmp_path, **INSIDE), Site(name="north", scheduler="slurm")
     units, runs = plan_units(experiment), [RunDir(tmp_path / name) for name in ("one", "other")]
@@ -122,20 +104,6 @@ def test_no_array_reads_a_later_one_whatever_runs_lack(tmp_path):
         assert all(places[name] < places[item.name] for item in items for name in item.needs if name in places)
 
 
-def test_a_chain_of_reads_inside_a_stage_has_an_array_for_each_link(run, tmp_path):
-    reads = {"c": ["b", "other"], "b": ["a"], "a": [], "d": ["a"], "other": []}
-    keys = {name: [f"expert_lists/{key}" for key in needs] for name, needs in reads.items()}
-    units = [PlannedUnit(f"expert_lists/{name}", needs, {}, None) for name, needs in keys.items()]
-    items, site = make_items(units, tiny(tmp_path), run), Site(name="north", scheduler="slurm")
-
-    def grouped(names):
-        groups = group_into_arrays([item for item in items if item.unit.key[-1] in names], site)
-        return [[item.unit.key.removeprefix("expert_lists/") for item in group] for group in groups]
-
-    assert grouped("abcdr") == [["a", "other"], ["b", "d"], ["c"]]
-    assert grouped("bc") == [["b"], ["c"]] and grouped("ac") == [["a"], ["c"]]
-
-
 def test_the_map_leads_every_element_to_its_spec_wherever_the_run_lies(run, tmp_path):
     everything(tiny(tmp_path), run, Queue(run))
     moved = RunDir(run.root.rename(tmp_path / "moved"))
@@ -143,27 +111,6 @@ def test_the_map_leads_every_element_to_its_spec_wherever_the_run_lies(run, tmp_
         specs = [read_spec(path)[0] for path in read_element_map(moved.jobs / f"{one.uuid}.json")]
         assert [spec.key for spec in specs] == one.units
         assert "/" not in checked_reads.read_json(moved.jobs / f"{one.uuid}.json")["specs"][0].split("../specs/")[0]
-
-
-def test_an_array_may_hold_units_of_several_runs(tmp_path):
-    """As in a sweep: the home's journal and jobs, the runs' own specs."""
-    home, experiment = RunDir(tmp_path / "sweep"), tiny(tmp_path)
-    home.root.mkdir()
-    runs = {label: RunDir(home.root / label) for label in ("a", "b")}
-    items = [item for label, one in runs.items() for item in make_items(plan_units(experiment), experiment, one, label)]
-    queue = Queue(home)
-    planned_arrays, _ = plan_arrays(items, home, queue)
-    submitted = list(submit_planned(planned_arrays, home, queue, {}))
-    names = {name for one in submitted for name in one.keys}
-    assert names == {f"{label}/{unit.key}" for label in runs for unit in plan_units(experiment)}
-    assert not runs["a"].journal.exists() and runs["a"].spec(MONOLITH).exists()
-    (one,) = [one for one in Journal(home.journal).submissions() if f"b/{MONOLITH}" in one.units]
-    assert one.units == [f"a/{MONOLITH}", f"b/{MONOLITH}"]
-    specs = read_element_map(home.jobs / f"{one.uuid}.json")
-    assert [path.resolve() for path in specs] == [run.spec(MONOLITH).resolve() for run in runs.values()]
-    job_of = {name: one.job for one in submitted for name in one.keys}
-    (draw,) = [one for one in submitted if "b/draw/0000000-0000024" in one.keys]
-    assert {job_of["a/train/expert-01"], job_of["b/train/expert-01"]} <= set(draw.after)
 
 
 def test_a_long_array_is_cut_and_its_chunks_share_the_throttle(run, tmp_path):

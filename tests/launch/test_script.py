@@ -123,23 +123,6 @@ def test_a_job_never_leaves_the_last_nodes_of_its_partition(tmp_path, monkeypatc
         assert bool(elsewhere(tmp_path, "n8")) == leaves, others
 
 
-def test_a_wait_begins_after_that_of_slurm(tmp_path):
-    code = """
-        known_as=7_0 changes='ExcNodeList=n2 StartTime=now+30'
-        scontrol() {
-            case $1 in
-                show) echo "JobId=7 EligibleTime=$(date -d "now + $own seconds" +%FT%T) StartTime=Unknown" ;;
-                update) echo "$3" ;;
-            esac
-        }
-        requeue_decision() { echo refused; }
-    """
-    code += function(FUNCTIONS.read_text(), "change").replace("answer=$(", "printf '%s\\n' $(")
-    for own, expected in ((100, 130), (-50, 30)):
-        exclude, start = in_bash(f"own={own}\n{code}\nchange").stdout.split()
-        assert exclude == "ExcNodeList=n2" and abs(int(start.removeprefix("StartTime=now+")) - expected) <= 5
-
-
 GATE = """
 requeue_decision() { echo requeue_decision "$@"; }
 patiently() { words='?|annex'; }

@@ -10,12 +10,11 @@ import pytest
 
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
-from hpcddm.launch import code_copy, script_paths
+from hpcddm.launch import code_copy
 from hpcddm.launch.base import ArraySpec
 from hpcddm.launch.code_copy import Checkout
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.run_folder import make_folder
-from hpcddm.launch.script_template import command_word
 from hpcddm.launch.selftest.slurm_trial import SlurmTrial
 from hpcddm.launch.slurm import launcher as slurm_launcher
 from hpcddm.runs.run_dir import RunDir
@@ -166,11 +165,6 @@ def test_the_interpreter_that_submits_is_started_whatever_its_path_is(tmp_path, 
     assert got == [str(interpreter), "-P"]
 
 
-def test_only_a_word_of_the_site_names_variables():
-    assert command_word("$A/b") == '"${A:?is not set in the job, but the site names it}"/b'
-    assert command_word(Path("$A/b")) == "'$A/b'"
-
-
 SCRATCH = {
     "$TMPDIR": "/local/x y",
     "${TMPDIR}/a b": "/local/x y/a b",
@@ -213,7 +207,3 @@ def test_a_binding_of_ranks_is_one_word_for_bash(tmp_path):
     lines = rendered(tmp_path, cpu_bind="a&b(c)*").split("\n")
     start = line_of(lines, "ranks=(")
     assert "--cpu-bind=a&b(c)*" in in_bash(lines[start : start + 2], ['"${ranks[@]}"'], tmp_path)
-
-
-def test_signs_are_all_tried():
-    assert all(any(sign in name.lower() for name, _ in REFUSED) for sign in script_paths.SIGNS)

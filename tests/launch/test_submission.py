@@ -3,21 +3,16 @@ import time
 
 import pytest
 
-from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.jobs.spec import read_spec
 from hpcddm.launch.base import Job, clean_environment
-from hpcddm.launch.run_folder import check_folder
 from hpcddm.launch.submission import (
     active_units,
     check_experiment,
     decide_units,
     reconcile_journal,
-    store_site,
-    stored_site,
 )
 from hpcddm.pipeline.unit_graph import plan_units
-from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir, set_aside
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
@@ -227,23 +222,6 @@ def test_what_is_redone_is_moved_and_not_overwritten(case):
     assert aside.read_bytes() == before and len(list(run.superseded.rglob("manifest.json"))) == 3
 
 
-def test_a_spec_says_everything_and_lies_in_its_run(case):
-    case.submit(queue=Queue(case.run, network_interface="ib0", stages={"train": {"cpus_per_rank": 3}}))
-    spec, found = read_spec(case.run.spec(EXPERTS[1]))
-    (unit,) = [unit for unit in case.units() if unit.key == EXPERTS[1]]
-    assert found.root == case.run.root.resolve()
-    assert (spec.fingerprint_settings, spec.requires) == (unit.fingerprint_settings, unit.requires)
-    assert (spec.stage, spec.threads, spec.network_interface) == ("train", 3, "ib0")
-
-
-def test_a_spec_that_cannot_be_read_is_named(tmp_path):
-    for content in (None, "", "{"):
-        if content is not None:
-            (tmp_path / "x.json").write_text(content)
-        with pytest.raises(UserError, match=r"x.json: (is missing|holds no usable JSON .*); submit the run again"):
-            read_spec(tmp_path / "x.json")
-
-
 def test_the_images_are_looked_at_only_while_they_are_needed(case):
     with pytest.raises(UserError, match="is not a folder"):
         case.check()
@@ -281,52 +259,12 @@ def test_only_what_is_asked_for_runs_and_what_reads_it_goes_along(case):
     assert case.to_run(only=[EXPERTS[0]]) == [EXPERTS[0], *FINAL]
 
 
-def test_what_the_caller_knows_of_the_queue_is_not_asked_again(case, monkeypatch):
-    Journal(case.run.journal).record_intent("slurm", "north", [MONOLITH])
-    monkeypatch.setattr(Queue, "states", lambda queue, submissions: pytest.fail("asked"))
-    assert MONOLITH not in case.to_run(active={MONOLITH: Job(JobId("7_0"), "running")})
-
-
-def test_a_submit_that_was_cut_off_is_waited_for_and_its_job_recorded(case, monkeypatch):
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
-    journal = Journal(case.run.journal)
-    journal.record_intent("slurm", "north", [MONOLITH])
-    # A queue in which the job shows only at the third look.
-    queue, polls = Queue(case.run), []
-    queue.states = lambda known: {MONOLITH: Job(JobId("77_0"), "pending")} if polls.append(1) or len(polls) > 2 else {}
-    reconcile_journal(case.run, queue)
-    assert [one.job for one in journal.submissions()] == ["77"] and len(polls) == 3
-    reconcile_journal(case.run, queue)
-    assert len(polls) == 3, "asked about a submission that is confirmed"
-
-
 def test_one_that_was_cut_off_long_ago_is_waited_for_no_more(case, monkeypatch):
     Journal(case.run.journal).record_intent("slurm", "north", [MONOLITH])
     now = time.time()
     monkeypatch.setattr("time.time", lambda: now + 60)
     monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("waited"))
     reconcile_journal(case.run, Queue(case.run))
-
-
-def test_a_folder_without_room_or_permission_is_named(tmp_path, monkeypatch):
-    run = RunDir(tmp_path / "run")
-    check_folder(run)
-    assert not run.root.exists()
-    refusal = f"--run-dir {run.root}: cannot be made ."
-    monkeypatch.setattr("hpcddm.files.atomic.free_bytes", lambda folder: 5000)
-    with pytest.raises(ConfigError, match=f"{refusal}5,000 bytes are free in {tmp_path}"):
-        check_folder(run)
-    monkeypatch.setattr("os.access", lambda *arguments: False)
-    with pytest.raises(ConfigError, match=f"{refusal}no permission for this user in {tmp_path}"):
-        check_folder(run)
-
-
-def test_a_site_comes_back_as_it_was_used(case):
-    site = Site(name="north", scheduler="slurm", stages={"train": {"minutes": 90}}, max_submitted=7)
-    store_site(site, case.run)
-    assert stored_site("north", case.run) == site
-    with pytest.raises(ConfigError, match="'south' was not used here; known: north"):
-        stored_site("south", case.run)
 
 
 def test_nothing_behind_the_last_stage_that_is_asked_for_runs(case):

@@ -18,7 +18,7 @@ from hpcddm.loading.run_defaults import load_for_run
 from hpcddm.runs.manifest import flatten
 from hpcddm.runs.run_dir import RunDir
 from tests.data.oddities import encoded, write_tar
-from tests.helpers import REPOSITORY, hpcddm, write_experiment, write_source
+from tests.helpers import REPOSITORY, hpcddm, write_source
 from tests.sources import ilsvrc
 
 CLASSES = {"birds": 60, "boats": 50, "flowers": 40}
@@ -174,21 +174,6 @@ def test_images_to_evaluate_are_whole_rounds_of_the_classes(tmp_path):
         assert evaluate.images == images and images % evaluate.batch == 0, classes
 
 
-def test_few_images_are_few_tars_whatever_else_is_named(digits):
-    for images, tars in ((6000, 1), (12_000, 2), (20_000, 4)):
-        write_source(digits.root.parent / "digits", train=images)
-        for overrides in ((), ("data.num_classes=4", "evaluate.images=40", "cluster.clustering.fine_clusters=8")):
-            assert load_experiment("e.yaml", overrides).data.shards == tars, overrides
-
-
-def test_an_experiment_that_names_all_is_left_as_it_is(tmp_path):
-    path = write_experiment(tmp_path)
-    values = yaml.safe_load(path.read_text())
-    before = json.dumps(values)
-    experiment_defaults.fill_in(values, "tiny")
-    assert json.dumps(values) == before
-
-
 def test_images_that_are_not_there_are_named_by_the_command_and_not_by_the_defaults(photos):
     done = hpcddm("submit", "my photos.yaml", "data.source.folder=gone", "--dry-run", "--site", "embedded")
     assert done.exit_code == 1 and f"{photos / 'gone'}" in done.stderr and done.stderr.count("\n") == 1
@@ -309,16 +294,6 @@ def test_a_run_that_was_moved_keeps_its_defaults(digits, monkeypatch, tmp_path_f
     assert of_run(moved)[0] == before
 
 
-def test_every_key_and_section_may_be_named_without_a_change_of_another(digits):
-    whole = load_experiment("e.yaml")
-    flat = {key: value for key, value in flatten(whole.model_dump(mode="json")).items() if key != "data.source.folder"}
-    sections = {key.rsplit(".", count)[0] for key in flat for count in range(1, key.count(".") + 1)}
-    named = {key: json.dumps(value) for key, value in flat.items()}
-    named |= dict.fromkeys(sections - {"data", "data.source"}, "{}")
-    lost = [key for key, value in named.items() if load_experiment("e.yaml", (f"{key}={value}",)) != whole]
-    assert not lost and len(named) > 100
-
-
 def test_one_expert_needs_no_router_and_a_setting_of_a_sweep_has_the_defaults_of_its_own_values(photos):
     experiment = loaded("cluster.experts=1")
     assert experiment.router.model.name == "uniform_router" and experiment.router.training is None
@@ -327,12 +302,6 @@ def test_one_expert_needs_no_router_and_a_setting_of_a_sweep_has_the_defaults_of
     (photos / "s.yaml").write_text(yaml.safe_dump({"name": "s", "experiment": "my photos.yaml", "grid": grid}))
     widths = {label: own.experts.model.width for label, own in read_sweep("s.yaml").experiments.items()}
     assert widths == {"image_size=32": 128, "image_size=64": 192}
-
-
-def test_missing_data_is_the_only_thing_that_is_missing(tmp_path):
-    (tmp_path / "e.yaml").write_text("name: e\nexpert: {}\n")
-    first, second = hpcddm("submit", tmp_path / "e.yaml", "--dry-run", "--site", "embedded").stderr.splitlines()
-    assert first.endswith("e.yaml: data: this key is needed") and second.endswith("did you mean 'experts'?")
 
 
 WRONG = ["data:", "data: photos", "experts:", "experts: {model: dit}", "experts: {training: [1]}"]

@@ -1,7 +1,6 @@
 import shutil
 
 import pytest
-import yaml
 
 from hpcddm.config.schema import settings_to_hash
 from hpcddm.errors import ConfigError, UserError
@@ -32,16 +31,6 @@ def test_an_override_is_yaml_and_the_last_wins_and_may_make_new_keys(tmp_path):
     for number, value in (("32", 32), ("3e1", 30), ("1_000", 1000)):
         assert load_experiment(path, (f"experts.training.images={number}",)).experts.training.images == value
     assert load_experiment(path, ("monolith.enabled=true", "monolith.enabled=false")).monolith.enabled is False
-
-
-def test_an_override_reaches_one_place_of_a_mapping_that_stands_in_several(tmp_path):
-    path = write_experiment(tmp_path)
-    values = yaml.safe_load(path.read_text())
-    values["router"]["training"] = values["experts"]["training"]
-    path.write_text(yaml.safe_dump(values))
-    assert "*id001" in path.read_text()
-    experiment = load_experiment(str(path), ("router.training.images=48",))
-    assert (experiment.router.training.images, experiment.experts.training.images) == (48, 64)
 
 
 def test_an_override_names_an_entry_of_a_list_by_its_number(tmp_path):
@@ -133,14 +122,6 @@ def test_a_bare_name_is_looked_up_here_first(tmp_path, monkeypatch):
     write_experiment(tmp_path).rename(tmp_path / "quickstart.yaml")
     monkeypatch.chdir(tmp_path)
     assert load_experiment("quickstart").name == "tiny"
-
-
-def test_the_folder_of_the_images_is_relative_to_the_file_and_stored_relative_to_the_run(tmp_path, run):
-    experiment = tiny(tmp_path)
-    assert experiment.data.source.folder == str(tmp_path / "images")
-    store_experiment(with_relative_paths(experiment, run), run)
-    assert stored_experiment(run).data.source.folder == "../../images"
-    assert str(tmp_path) not in run.experiment.read_text()
 
 
 def test_a_file_of_keys_goes_by_its_content_and_is_stored_relative_to_the_run(tmp_path, run):

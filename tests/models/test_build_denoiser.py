@@ -97,41 +97,6 @@ def test_weights_of_another_network_are_refused_and_change_nothing(tmp_path, cha
     assert all(torch.equal(values, before[name]) for name, values in model.state_dict().items())
 
 
-@pytest.mark.parametrize("content", [None, b"", b"torn"])
-def test_a_file_that_holds_no_weights_is_named(tmp_path, content):
-    if content is not None:
-        (tmp_path / "seed.safetensors").write_bytes(content)
-    refused(tmp_path, "seed.safetensors: no weights to start from", experts__init_from=START)
-
-
-UNLIKE = [
-    ({"experts__model__heads": 2}, {}, "experts.model.heads is 1 and the file's is 2"),
-    ({"experts__model__time_spacing": "diffusers"}, {}, "time_spacing is original and the file's is diffusers"),
-    ({"experts__objective": OTHER}, {}, "experts.objective.name is flow_matching and the file's is epsilon"),
-    ({}, {"data__condition": TEXT}, "data.condition is text and the file's is class"),
-    ({}, {"experts__model__condition": "none"}, "experts.model.condition is none and the file's is given"),
-]
-"""What the file says of itself, the experiment, and the error."""
-
-
-@pytest.mark.parametrize("there, here, words", UNLIKE)
-def test_what_no_tensor_tells_is_refused_by_what_the_file_says(tmp_path, there, here, words):
-    file = unit_of_a_run(tiny(tmp_path, **there), tmp_path / "other")
-    changes = here | {"experts__init_from": {"weights": "other/train/monolith/weights.safetensors"}}
-    refused(tmp_path, f"{words}; .*hpcddm convert", **changes)
-    if there:
-        # The same tensors that say nothing of themselves are taken, and that is said.
-        file.with_name("manifest.json").unlink()
-        begin(tiny(tmp_path, **changes), unit_in(tmp_path))
-
-
-def test_a_file_that_says_nothing_is_taken_with_a_note(tmp_path, capsys):
-    experiment = tiny(tmp_path, experts__init_from=START)
-    weights_of(experiment, tmp_path)
-    begin(experiment, unit_in(tmp_path))
-    assert "seed.safetensors says nothing of itself" in capsys.readouterr().err
-
-
 def test_a_file_of_another_path_is_taken_with_a_note(tmp_path, capsys):
     there = {"name": "linear_beta", "beta_max": 12}
     file = unit_of_a_run(tiny(tmp_path, experts__objective={"name": "epsilon", "schedule": there}), tmp_path / "other")

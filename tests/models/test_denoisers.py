@@ -147,14 +147,6 @@ def test_what_does_not_fit_is_refused(name, options, form, words):
         settings(name, **options).check(SimpleNamespace(**vars(EXPERIMENT) | {"data": told(DATA, form)}))
 
 
-@pytest.mark.parametrize("name", sorted({name for name, _ in TEXT}))
-@pytest.mark.parametrize("form", ["class", "text"])
-def test_what_the_data_say_is_not_said_again(name, form):
-    values = {"name": name, "width": 32, "depth": 1, "heads": 2, "patch": 4, "condition": form}
-    with pytest.raises(ValueError, match=f"Input should be 'given'.*input_value='{form}'"):
-        DenoiserModelSettings.model_validate(values)
-
-
 @pytest.mark.parametrize("name, size, dimensions", [("dit", "B", (768, 12, 12)), ("mmdit", "3B", (2048, 30, 16))])
 def test_a_named_size_fills_the_dimensions(name, size, dimensions):
     schema = variants.settings_class("models", name)

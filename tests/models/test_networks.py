@@ -94,13 +94,6 @@ def test_a_bound_that_is_too_tight_names_the_setting(run, tmp_path):
         ensemble_of(experiment(tmp_path, evaluate__placement={"name": "lru", "max_gib": 1e-6}), run)
 
 
-def test_what_is_not_needed_is_not_read(run, tmp_path):
-    (run.unit(expert_key(3)) / "weights.safetensors").unlink()
-    ensemble = ensemble_of(experiment(tmp_path), run, without=(expert_key(3), STUDENT, ROUTER))
-    assert [expert is None for expert in ensemble.experts] == [False, False, False, True]
-    assert (ensemble.student, ensemble.router) == (None, None)
-
-
 def test_weights_that_are_not_those_of_the_manifest_are_refused(run, tmp_path):
     path = run.unit(expert_key(1)) / "weights.safetensors"
     weights = load_file(path)

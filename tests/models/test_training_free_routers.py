@@ -1,7 +1,5 @@
 """Every router that is computed from the data: that it is a posterior, and what it is exact and good for."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -72,12 +70,6 @@ def test_it_is_a_posterior_at_every_time_for_every_class(name, dtype, prior):
 
 
 @each_router
-def test_before_it_is_computed_it_is_undecided(name):
-    x, t, labels, _ = noisy(0.5)
-    torch.testing.assert_close(build(name)(x, t, labels).softmax(1), torch.full((len(x), CLUSTERS), 1 / CLUSTERS))
-
-
-@each_router
 def test_what_is_stored_is_all_of_it(name):
     router, again = fitted(name), build(name)
     again.load_state_dict(router.state_dict())
@@ -107,14 +99,6 @@ def test_features_are_those_of_the_image_in_every_space():
         x, t, labels, _ = noisy(0.0, data=data)
         logits.append(fitted("feature_router", data)(x, t, labels))
     assert torch.equal(*logits)
-
-
-def test_the_uniform_router_is_chance():
-    x, t, labels, clusters = noisy(0.3)
-    router = fitted("uniform_router")
-    torch.testing.assert_close(router(x, t, labels).softmax(1), torch.full((len(x), CLUSTERS), 1 / CLUSTERS))
-    largest = reader().clusters(range(400)).bincount().argmax()
-    assert (fitted("uniform_router", prior="natural")(x, t, labels).argmax(1) == largest).all()
 
 
 def test_the_prior_is_counts_plus_one_within_the_class_and_of_all_without():
@@ -162,12 +146,6 @@ def test_a_temperature_divides_the_score_and_not_the_prior(name):
     one, other = fitted(name, temperature=1.0), fitted(name, temperature=4.0)
     prior = one.log_prior[labels]
     torch.testing.assert_close((one(x, t, labels) - prior) / 4, other(x, t, labels) - prior, rtol=1e-4, atol=1e-4)
-
-
-def test_images_are_counted_while_they_are_read():
-    told = []
-    fit(build("distance_router"), reader(600), advance=told.append)
-    assert told == [256, 512, 600] and math.isclose(told[-1], len(reader(600)))
 
 
 def test_the_feature_router_scores_the_denoised_image_among_centred_unit_features():

@@ -5,13 +5,12 @@ from dataclasses import replace
 import pytest
 
 from hpcddm.config.site import Site
-from hpcddm.errors import ConfigError
 from hpcddm.jobs.spec import read_spec
 from hpcddm.jobs.unit_inputs import InputsNotReady, gather_inputs
 from hpcddm.launch.array_items import make_items, write_specs
 from hpcddm.launch.submission import decide_units, store_experiment
 from hpcddm.pipeline.state import State
-from hpcddm.pipeline.unit_graph import STAGES, plan_units
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import survey_units
 from hpcddm.runs import manifest
 from hpcddm.runs.journal import Journal
@@ -80,13 +79,6 @@ def test_no_unit_reads_an_expert_of_another_site_without_its_probe(tmp_path):
     assert {unit.stage for unit in units if EXPERT in unit.inputs} == {*gated, "probe"}
 
 
-def test_a_stage_that_does_not_say_that_it_reads_probes_is_refused(tmp_path, monkeypatch):
-    order = sorted(STAGES, key=lambda name: name == "probe")
-    monkeypatch.setattr("hpcddm.pipeline.unit_graph.STAGES", {name: STAGES[name] for name in order})
-    with pytest.raises(ConfigError, match=f"draw/.* reads {PROBE}: unknown, of a stage that `reads` lacks"):
-        plan_units(tiny(tmp_path, **SITES))
-
-
 def test_a_probe_changes_no_fingerprint(tmp_path):
     with_probe, without = (plan_units(tiny(tmp_path, **SITES | {"experts__probe": probe})) for probe in ({}, None))
     others = [unit for unit in with_probe if unit.stage != "probe"]
@@ -128,10 +120,3 @@ def test_an_expert_whose_probe_fails_is_as_good_as_missing(tmp_path):
     assert EXPERT not in found.manifests and set(found.missing) == {EXPERT, PROBE}
     partial.finish(PROBE)
     assert partial.states() == dict.fromkeys((DRAW, REPORT), "outdated") | {PROBE: "complete"}
-
-
-def test_a_required_expert_waits_for_its_probe_as_well(tmp_path):
-    run = Run(tmp_path, distill={})
-    run.finish(EXPERT)
-    with pytest.raises(InputsNotReady, match=f"distill/student cannot start: {PROBE} is not complete"):
-        run.gather("distill/student")

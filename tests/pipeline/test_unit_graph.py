@@ -1,10 +1,7 @@
 import pytest
 
 from hpcddm.config import variants
-from hpcddm.errors import ConfigError
-from hpcddm.loading.load_experiment import load_experiment
-from hpcddm.pipeline.stage import GpuUse, Stage
-from hpcddm.pipeline.unit_graph import STAGE_NAMES, STAGES, needed_by, order_stages, plan_units
+from hpcddm.pipeline.unit_graph import STAGE_NAMES, STAGES, plan_units
 from hpcddm.runs.unit_keys import (
     CATALOG,
     CLUSTER,
@@ -16,11 +13,10 @@ from hpcddm.runs.unit_keys import (
     ROUTER,
     STUDENT,
     expert_key,
-    expert_of,
     unit_name,
 )
 from hpcddm.stages.evaluation.draw import draw_keys, draw_range
-from tests.helpers import DATA_STAGES, JOINED, LATENT_SPACE, REPOSITORY, tiny
+from tests.helpers import JOINED, LATENT_SPACE, REPOSITORY, tiny
 
 NOUNS = {"vocabulary": {"name": "captions"}, "tagger": {"name": "lit", "image": {"name": "pixels"}}}
 CLASSES = {"vocabulary": {"name": "labels"}, "tagger": {"name": "labels"}}
@@ -40,20 +36,6 @@ def test_every_unit_comes_once_and_after_what_it_needs(tmp_path):
     others = {"distill", "probe", "copy_lists", "encode_captions", "autoencoder", "latents", "neighbours"}
     others |= {"reference_statistics"} | {name for name in STAGE_NAMES if name.startswith("concept")}
     assert {key.split("/")[0] for key in seen} == set(STAGE_NAMES) - others
-
-
-def test_a_unit_that_reads_a_later_or_unknown_one_is_refused(tmp_path, monkeypatch):
-    for names in (["scale", "train-000", "train-001", "heldout-000"], ["train-000", "scale"]):
-        keys = [f"latents/{name}" for name in names]
-        monkeypatch.setattr(type(STAGES["latents"]), "units", lambda self, experiment, keys=keys: keys)
-        with pytest.raises(ConfigError, match="latents/scale reads latents/train-00.: unknown, of a stage that"):
-            plan_units(tiny(tmp_path, data__space=LATENT_SPACE))
-
-
-def test_a_stage_with_its_reads_is_needed_up_to_it(tmp_path):
-    units = plan_units(tiny(tmp_path, data__space=LATENT_SPACE))
-    needed = needed_by("latents", units)
-    assert needed == {unit.key for unit in units if unit.stage in ("shard", "catalog", "autoencoder", "latents")}
 
 
 def test_a_stage_names_the_stages_that_it_reads(tmp_path):
@@ -77,60 +59,6 @@ def test_a_stage_names_the_stages_that_it_reads(tmp_path):
 
 BEGIN, LAST = "shard catalog", "draw measure measure_real compare report"
 CLUSTERS, TRAINED = "encode cluster assign", "expert_lists cluster_report train router evaluators"
-LAST_OF_MANY = LAST.replace("measure_real", "measure_real neighbours")
-CAPTIONED = f"{BEGIN} {CLUSTERS} encode_captions"
-CONCEPTS = "concept_vocabulary concept_tags concept_counts concept_scores concept_analysis"
-PLAIN = ("budget", "fashion_mnist", "from_seed", "method", "quickstart", "seed_digits")
-ORDERS = dict.fromkeys(PLAIN, f"{BEGIN} {CLUSTERS} {TRAINED} {LAST}") | {
-    "concepts": f"{CAPTIONED} {TRAINED} {CONCEPTS} {LAST}",
-    "emoji": f"{CAPTIONED} {TRAINED} {LAST}",
-    "emoji_latents": f"{BEGIN} autoencoder {CLUSTERS} encode_captions latents {TRAINED} {LAST}",
-    "hddm_laion": f"{CAPTIONED} latents {TRAINED} {LAST_OF_MANY}",
-    "imagenet_ddm": f"{BEGIN} {CLUSTERS} latents {TRAINED} {LAST_OF_MANY}",
-    "laion_ddm_24b": f"{BEGIN} {CLUSTERS} latents {TRAINED} {LAST_OF_MANY}",
-}
-
-
-def test_the_order_of_the_stages_of_each_shipped_experiment(monkeypatch, tmp_path):
-    monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path))
-    orders = {}
-    for file in (REPOSITORY / "experiments").glob("*.yaml"):
-        stages = [unit.stage for unit in plan_units(load_experiment(str(file)))]
-        orders[file.stem] = " ".join(dict.fromkeys(stages))
-    assert orders == ORDERS
-
-
-def stage_of_folder(folder, reads=(), gpus=GpuUse.NONE):
-    """A stage in some folder of stages/, without units."""
-    made = type("SomeStage", (Stage,), {"__module__": f"stages.{folder}.some", "reads": reads, "gpus": gpus})
-    made.__abstractmethods__ = frozenset()
-    return made()
-
-
-def test_long_ways_come_first_and_folders_stay_together():
-    stages = {
-        "page": stage_of_folder("data", ["lists"]),
-        "alone": stage_of_folder("data", gpus=GpuUse.NODE),
-        "copies": stage_of_folder("data", ["lists"]),
-        "lists": stage_of_folder("data"),
-        "ruler": stage_of_folder("training", ["lists"], GpuUse.RANKS),
-        "train": stage_of_folder("training", ["copies"], GpuUse.RANKS),
-        "router": stage_of_folder("training", ["train"], GpuUse.NODE),
-        "late": stage_of_folder("data", ["train"]),
-        "report": stage_of_folder("report", ["page", "ruler", "router"]),
-    }
-    assert " ".join(order_stages(stages)) == "lists copies alone page train late ruler router report"
-    assert order_stages(dict(reversed(stages.items()))) == order_stages(stages)
-
-
-def test_stages_that_read_unknown_ones_or_each_other_are_refused():
-    for reads, told in (
-        ({"one": ["two"], "two": ["one"]}, "one.py: reads two: unknown, or reading it in turn"),
-        ({"one": ["one"]}, "one.py: reads one: unknown, or"),
-        ({"one": [], "two": ["three"]}, "two.py: reads three: unknown"),
-    ):
-        with pytest.raises(ConfigError, match=told):
-            order_stages({name: stage_of_folder("data", others) for name, others in reads.items()})
 
 
 def planned(folder, **changes):
@@ -260,19 +188,6 @@ def test_an_evaluation_that_begins_later_has_ranges_of_its_own_and_the_same_fing
     assert whole.fingerprint_settings == later.fingerprint_settings, "a range's samples are the same in both"
 
 
-def test_every_expert_and_its_copy_name_their_site_and_the_data_belongs_to_all(tmp_path):
-    changes = {"data__read_from": {"name": "expert_copy"}, "experts__sites": ["north", "south"], "site": "north"}
-    sites = {key: unit.site for key, unit in planned(tmp_path, **changes).items()}
-    assert (sites[expert_key(0)], sites[expert_key(1)], sites[MONOLITH]) == ("north", "south", "north")
-    assert (sites["copy_lists/expert-00"], sites["copy_lists/expert-01"]) == ("north", "south")
-    assert {site for key, site in sites.items() if key.split("/")[0] in DATA_STAGES} == {None}
-
-
-def test_without_the_monolith_nothing_waits_for_it(tmp_path):
-    units = plan_units(tiny(tmp_path, monolith__enabled=False))
-    assert MONOLITH not in {unit.key for unit in units} | {key for unit in units for key in unit.inputs}
-
-
 def test_the_final_step_wants_the_experts_and_can_do_without_what_it_is_told_to(tmp_path):
     for minimum, enough in ((None, 2), (1, 1), (2, 2)):
         units = {unit.stage: unit for unit in plan_units(tiny(tmp_path, evaluate__min_experts=minimum))}
@@ -281,19 +196,6 @@ def test_the_final_step_wants_the_experts_and_can_do_without_what_it_is_told_to(
             assert list(unit.extras) == extras and not unit.missing_inputs(extras)
             assert not unit.optional.keys() & set(unit.requires)
         assert {stage for stage, unit in units.items() if unit.optional} == {"draw", "report"}
-
-
-def test_an_expert_is_known_by_its_key():
-    for key, number in (("train/expert-03", 3), ("train/expert-120", 120), ("train/hats", "hats")):
-        assert expert_of(key) == number and expert_key(number) == key
-    assert expert_of(MONOLITH) is None
-
-
-def test_inputs_that_a_unit_misses(tmp_path):
-    (unit,) = [unit for unit in plan_units(tiny(tmp_path, evaluate__min_experts=1)) if unit.stage == "draw"]
-    assert unit.missing_inputs([expert_key(0)]) == unit.missing_inputs([expert_key(1)]) == []
-    assert unit.missing_inputs([expert_key(0), expert_key(1)]) == [expert_key(0), expert_key(1)]
-    assert unit.missing_inputs(["router/all", expert_key(1)]) == ["router/all"]
 
 
 COSINE = {"name": "epsilon", "schedule": {"name": "cosine"}}
@@ -323,10 +225,6 @@ def test_the_student_reads_all_experts_and_the_router_where_it_teaches(tmp_path,
     assert all(STUDENT in unit.requires for unit in units.values() if unit.stage in ("draw", "report"))
 
 
-def test_a_router_of_the_experts_samples_waits_for_them(tmp_path):
-    assert EXPERTS <= set(planned(tmp_path, router__samples={"images": 10})[ROUTER].requires)
-
-
 def test_prompts_are_nothing_to_models_that_do_not_read_them(tmp_path):
     text = {"name": "text", "encoder": {"name": "words"}, "prompts": ["a", "b", "c", "d"]}
     stale = stale_units(tmp_path, {"router__model__condition": "none"}, data__condition=text)
@@ -341,8 +239,3 @@ def test_how_a_routers_weights_are_read_is_under_the_fingerprints_of_what_asks_i
     changed = stale_units(tmp_path, base, router__model={"name": "distance_router", "temperature": 9.0})
     assert {ROUTER, REPORT, "draw/0000000-0000024"} <= changed
     assert (STUDENT in changed) == stale
-
-
-def test_a_size_and_the_numbers_that_it_means_are_the_same_setting(tmp_path):
-    named, written = {"name": "dit", "size": "S"}, {"name": "dit", "width": 384, "depth": 12, "heads": 6}
-    assert not stale_units(tmp_path, {"experts__model": named | {"patch": 4}}, experts__model=written | {"patch": 4})

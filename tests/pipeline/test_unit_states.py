@@ -12,7 +12,7 @@ from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir, set_aside
 from hpcddm.runs.unit_keys import expert_key, unit_name
 from tests.attempts import beat, submitted, write_attempt
-from tests.helpers import DATA_STAGES, FINAL_STAGES, finish, tiny
+from tests.helpers import FINAL_STAGES, finish, tiny
 
 EXPERT = expert_key(1)
 DRAW = "draw/0000000-0000024"
@@ -33,26 +33,6 @@ def survey(run, folder, **changes):
 
 def states(found):
     return {key: status.state for key, status in found.items()}
-
-
-def test_a_finished_run_is_complete_and_an_empty_one_missing(run, tmp_path):
-    assert set(states(survey(run, tmp_path)).values()) == {State.COMPLETE}
-    assert set(states(survey(RunDir(tmp_path / "none"), tmp_path)).values()) == {State.MISSING}
-
-
-def test_a_unit_without_manifest_is_missing_and_its_readers_wait(run, tmp_path):
-    (run.unit(EXPERT) / "manifest.json").unlink()
-    found = survey(run, tmp_path)
-    waiting = {key for key, state in states(found).items() if state is State.WAITING}
-    assert found[EXPERT].state is State.MISSING and waiting == {DRAW, *MEASURED, "report/all"}
-    assert found[DRAW].reason == f"{EXPERT} is not complete"
-
-
-def test_a_missing_unit_of_which_nothing_counts_holds_up_nobody(run, tmp_path):
-    found = states(survey(run, tmp_path, data__read_from={"name": "expert_copy"}))
-    missing = {key for key, state in found.items() if state is State.MISSING}
-    assert missing == {"copy_lists/expert-00", "copy_lists/expert-01"}
-    assert set(found.values()) == {State.MISSING, State.COMPLETE}
 
 
 def test_a_unit_with_a_torn_manifest_is_damaged_and_named_and_the_others_are_what_they_were(run, tmp_path):
@@ -96,14 +76,6 @@ def test_an_input_that_was_made_anew_with_other_bytes_makes_its_readers_outdated
     found = survey(run, tmp_path)
     assert found["evaluators/classifier"].state is State.COMPLETE
     assert found["report/all"].reason == "evaluators/classifier has changed since"
-
-
-def test_an_expert_folder_that_arrives_by_any_means_is_complete(run, tmp_path):
-    arrived = RunDir(tmp_path / "other")
-    (arrived.root / "train").mkdir(parents=True)
-    for name in (*DATA_STAGES, EXPERT):
-        run.root.joinpath(name).rename(arrived.root / name)
-    assert survey(arrived, tmp_path)[EXPERT].state is State.COMPLETE
 
 
 def final(found):
@@ -154,12 +126,6 @@ def attempted(tmp_path):
         return read_activity(RunDir(tmp_path), EXPERT)
 
     return attempted
-
-
-def test_a_new_attempt_does_not_live_by_the_heartbeat_of_the_one_before(attempted):
-    attempted(1, heartbeat=beat(30, 64, age=0, saved=20))
-    work = attempted(2)
-    assert (work.attempts, work.is_running, work.beat.done, work.saved[0]) == (2, False, 30, 20)
 
 
 def test_a_unit_that_fell_silent_or_has_a_verdict_or_an_end_is_not_running(attempted, tmp_path):

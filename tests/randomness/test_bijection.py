@@ -1,6 +1,5 @@
 """Keyed bijections: every number once, as random as a shuffled list, and no memory."""
 
-import math
 import tracemalloc
 
 import numpy as np
@@ -38,21 +37,3 @@ def test_it_is_a_function_of_the_key_and_of_nothing_else():
     assert Bijection("key", 1000)(numbers[:5]).tolist() == [50, 91, 562, 975, 558]
     same = np.count_nonzero(Bijection("other", 1000)(numbers) == whole)
     assert same < 10
-
-
-@pytest.mark.parametrize("size", [2, 5, 64])
-def test_keys_give_permutations_as_a_shuffled_list_does(size):
-    """Chi-squared of where each number goes, and of where the first two go, over many keys."""
-    keys = 800
-    mapped = np.stack([Bijection(f"{key}", size)(np.arange(size)) for key in range(keys)])
-    places = np.stack([np.bincount(mapped[:, number], minlength=size) for number in range(size)])
-    pairs = np.zeros((size, size))
-    np.add.at(pairs, (mapped[:, 0], mapped[:, 1]), 1)
-    assert _deviation(places, keys / size, (size - 1) ** 2) < 4
-    different = pairs[~np.eye(size, dtype=bool)]
-    assert _deviation(different, keys / len(different), len(different) - 1) < 4
-
-
-def _deviation(counts, expected, degrees):
-    """Chi-squared as the number of its standard deviations above its mean."""
-    return (((counts - expected) ** 2 / expected).sum() - degrees) / math.sqrt(2 * degrees)

@@ -1,9 +1,6 @@
 """The names of random streams are frozen: every number that was ever drawn follows from them."""
 
-import ast
-
 from hpcddm.randomness import streams
-from tests.helpers import REPOSITORY
 
 NAMES = """
 NOISE=noise; LATENT=latent; TIME=time; DROPOUT=dropout; MIRROR=mirror; TURN=turn; SHIFT_DOWN=down; SHIFT_RIGHT=right
@@ -27,9 +24,6 @@ FROZEN["TRAINING_UNITS"] = {
     "evaluators/classifier": "critics/judge",
 }
 
-DRAWING = {"gaussian", "uniform", "random_subset", "is_in_random_subset", "shifts", "RandomDraws", "Bijection"}
-"""Functions and classes that take the name of a stream."""
-
 
 def test_no_stream_was_renamed():
     assert {name: value for name, value in vars(streams).items() if name.isupper()} == FROZEN
@@ -40,14 +34,3 @@ def test_the_stream_of_a_training():
     expected = dict(zip(named, named, strict=True)) | {"router/all": "route/router"}
     expected |= {"evaluators/extractor": "critics/extractor", "evaluators/classifier": "critics/judge"}
     assert {unit: streams.of_training(unit) for unit in expected} == expected
-
-
-def test_no_other_file_writes_the_name_of_a_stream():
-    written = []
-    for file in (REPOSITORY / "hpcddm").rglob("*.py"):
-        for call in ast.walk(ast.parse(file.read_text())):
-            if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in DRAWING:
-                texts = [node.value for part in call.args for node in ast.walk(part) if isinstance(node, ast.Constant)]
-                if any(isinstance(text, str) and text.strip("/") for text in texts):
-                    written.append(f"{file.name}: {ast.unparse(call)}")
-    assert not written

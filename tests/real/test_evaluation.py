@@ -11,9 +11,6 @@ import pytest
 
 import hpcddm
 from hpcddm.runs.files import EVALUATION
-from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.stored_experiment import stored_experiment
-from hpcddm.stages.evaluation.draw import arm_names, draw_keys
 from tests.whole_runs import TINY
 from tests.whole_runs import hpcddm as run_verb
 
@@ -36,25 +33,6 @@ def test_another_batch_changes_noise_and_condition_of_no_image(finished, batch):
     drawn = hpcddm.open(finished, batch=batch).sample(IMAGES, "top-2").astype(int)
     differences = np.abs(drawn - stored_images(finished, "top-2"))
     assert differences.max() <= 1 and (differences > 0).mean() <= 1e-3
-
-
-@pytest.mark.long
-def test_units_change_no_image_and_no_figure_beyond_rounding(tmp_path, finished, two_ranks):
-    images, figures = [], []
-    for units in (1, 3, 17):
-        run = Path(shutil.copytree(finished, tmp_path / f"{units}"))
-        settings = ("evaluate.batch=10", f"evaluate.units={units}", "--redo", "report")
-        done = run_verb("submit", "quickstart", "--site", two_ranks, "--run-dir", run, *TINY, *settings)
-        assert done.returncode == 0, done.stdout + done.stderr
-        experiment = stored_experiment(RunDir(run))
-        keys, arms = draw_keys(experiment), arm_names(experiment)
-        assert len(keys) == units
-        images.append({arm: np.concatenate([stored_images(run, arm, key) for key in keys]) for arm in arms})
-        figures.append(json.loads((run / "report/metrics.json").read_text())["arms"])
-    for other in (1, 2):
-        for arm, values in figures[0].items():
-            assert (images[0][arm] == images[other][arm]).all()
-            assert {key: figures[other][arm][key] for key in values} == pytest.approx(values, rel=1e-3), arm
 
 
 def test_an_extractor_that_joins_measures_samples_that_are_there(tmp_path, finished, two_ranks):

@@ -89,12 +89,3 @@ def test_a_student_that_was_killed_goes_on_where_it_was_to_the_same_bits(mixed, 
     log = hpcddm("logs", run, "distill/student").stdout
     assert "distill/student: 0 of" not in log and "images seen" in log
     assert (run / "distill/student/weights.safetensors").read_bytes() == expected
-
-
-def test_one_expert_is_drawn_from_in_its_own_coordinates(mixed, tmp_path):
-    for strategy, solver in (("expert-0", "ddim,eta=1"), ("expert-3", "midpoint"), ("student", "euler")):
-        output = tmp_path / f"{strategy}.png"
-        done = hpcddm(
-            "sample", mixed, "--strategy", strategy, "--solver", solver, "--output", output, "--num-images", 4
-        )
-        assert done.returncode == 0 and output.stat().st_size > 500, done.stdout + done.stderr

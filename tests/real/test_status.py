@@ -79,11 +79,6 @@ def test_with_the_controller_down_only_the_heartbeat_is_believed(watched, nobody
     assert found[SECOND]["state"] == "unknown" and "does not answer" in found[SECOND]["reason"]
 
 
-def test_on_a_machine_without_slurm_it_is_the_same(watched, partner):
-    found = rows(watched[0], partner, PATH="/nowhere")
-    assert [found[key]["state"] for key in (FIRST, SECOND)] == ["running", "unknown"]
-
-
 def test_a_requeue_is_seen_as_one_and_never_as_anything_else(watched, partner):
     run, job, _ = watched
     slurm(partner, "scancel", "--signal=USR2", job)
@@ -95,11 +90,6 @@ def test_a_requeue_is_seen_as_one_and_never_as_anything_else(watched, partner):
     assert {"requeued"} < {state for state, _ in seen} <= {"running", "starting", "stopping", "requeued"}, seen
     again = rows(run, partner)[FIRST]
     assert (again["state"], again["attempts"]) == ("running", 2) and again["saved_images"] > 0
-
-
-def test_cost_says_that_it_is_from_our_own_records(watched, partner):
-    done = hpcddm("cost", watched[0].root, "--json", SLURM_CONF=partner)
-    assert json.loads(done.stdout)["source"] == "the run's own records (the site says has_sacct: false)"
 
 
 def test_stopped_by_the_file_and_cancelled_before_it_began_and_never_done_in_silence(watched, partner, nobody):

@@ -1,11 +1,10 @@
 import json
-import time
 
 import pytest
 
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.runs import heartbeat
-from hpcddm.runs.heartbeat import Heartbeat, HeartbeatWriter
+from hpcddm.runs.heartbeat import HeartbeatWriter
 
 
 def test_a_beat_says_how_far_and_how_fast(tmp_path):
@@ -35,12 +34,6 @@ def test_a_beat_that_cannot_be_written_ends_nothing(tmp_path):
     assert heartbeat.read(tmp_path / "file") is None
 
 
-def test_an_old_beat_and_one_of_the_future_are_no_signs_of_life():
-    for moment in (0.0, time.time() + 3600):
-        assert not Heartbeat(moment, "owner", 1, "host").is_fresh
-    assert Heartbeat(0.0, "owner", 1, "host", 1, 2).seconds_left is None
-
-
 def beat_of(**changes):
     return json.dumps({"time": 1e9, "owner": "o", "attempt": 1, "host": "h"} | changes)
 
@@ -53,12 +46,3 @@ def test_a_damaged_beat_is_named(tmp_path, content):
     (tmp_path / heartbeat.FILE_NAME).write_text(content)
     with pytest.raises(Unreadable, match="heartbeat.json: holds no usable JSON"):
         heartbeat.read(tmp_path)
-
-
-def test_another_kind_of_work_has_a_pace_of_its_own(tmp_path):
-    writer = HeartbeatWriter(tmp_path, "owner", 3, "host", interval=0.0)
-    for done, total, seconds in ((10, 10, 100), (500, 1000, 10)):
-        writer.beat(0, total)
-        writer._started = (writer._started[0] - seconds, 0, total)
-        writer.beat(done, total)
-        assert heartbeat.read(tmp_path).rate == pytest.approx(done / seconds, rel=0.05)

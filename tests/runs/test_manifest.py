@@ -7,7 +7,7 @@ import pytest
 
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.runs import manifest, provenance
-from hpcddm.runs.manifest import Manifest, Output, flatten
+from hpcddm.runs.manifest import Manifest, Output
 from tests.helpers import REPOSITORY
 
 
@@ -65,11 +65,6 @@ def refusal(folder, content):
     return caught.value.reason
 
 
-def test_foreign_json_is_no_manifest(tmp_path):
-    for content in ([], {}, {"format": 1}, {"format": 2}, 1):
-        refusal(tmp_path, content)
-
-
 def test_a_manifest_of_other_types_is_damaged_and_its_key_named(finished):
     folder, _ = finished
     content = json.loads((folder / "manifest.json").read_text())
@@ -97,10 +92,6 @@ def test_the_digest_is_over_the_outputs_and_the_fingerprint_over_what_shaped_the
     for change in ({"settings": {"x.y": [1, 2.5], "z": 0}}, {"inputs": {"cluster/all": "e"}}, {"inputs": {}}):
         assert replace(made, **change).fingerprint != made.fingerprint
         assert replace(made, **change).digest == made.digest
-
-
-def test_nested_settings_become_dotted_keys():
-    assert flatten({"a": {"b": {"c": 1}, "d": [2]}, "e.f": 3}) == {"a.b.c": 1, "a.d": [2], "e.f": 3}
 
 
 def test_a_record_names_no_host_user_or_path():

@@ -1,6 +1,5 @@
 """Looks at a denoiser in training: on whose held-out images, by what weights, at what cost to the training."""
 
-import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,9 +10,8 @@ from torch import nn
 from hpcddm.models import build_denoiser
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
 from hpcddm.runs.unit_training import resolve_training
-from hpcddm.sampling.denoiser_observer import DenoiserObserver, denoiser_observer
+from hpcddm.sampling.denoiser_observer import DenoiserObserver
 from hpcddm.sampling.heldout_loss import LEVELS
-from hpcddm.training.meters import crosses_multiple
 from tests.helpers import JOINED, tiny
 
 CPU = torch.device("cpu")
@@ -72,13 +70,3 @@ def test_of_an_expert_that_joined_only_samples_are_shown_and_other_ranks_show_no
     assert look.losses == {} and look.images.shape == (16, 8, 8, 1)
     other = probe(0, rank=1)(network(tiny(tmp_path)), CPU)
     assert other.images is None and len(other.losses) == 5
-
-
-def test_a_unit_is_looked_at_after_its_share_of_the_images(probe, tmp_path):
-    experiment = tiny(tmp_path, experts__samples_every_images=33)
-    unit = SimpleNamespace(key="train/expert-00", input=None, ranks=SimpleNamespace(rank=0))
-    own = denoiser_observer(experiment, unit, resolve_training(experiment, unit.key))
-    assert own.interval == math.ceil(33 / 2)
-    assert [images for images in range(8, 65, 8) if crosses_multiple(own.interval, images, 8)] == [24, 40, 56]
-    assert denoiser_observer(experiment, unit, resolve_training(experiment, MONOLITH)).interval == 33
-    assert denoiser_observer(tiny(tmp_path), unit, resolve_training(tiny(tmp_path), unit.key)) is None

@@ -1,10 +1,9 @@
 import json
-import math
 
 import pytest
 import torch
 
-from hpcddm.sampling.diagnostics import diagnose, disagreement, entropy, refinement_gap
+from hpcddm.sampling.diagnostics import diagnose, disagreement, refinement_gap
 from hpcddm.sampling.ensemble import Ensemble
 from tests.diffusion.spaces.examples import pixels
 from tests.sampling.fields import evaluation, experts_of, flowing
@@ -19,11 +18,6 @@ def diagnosed(arm, ensemble=WHOLE, **settings):
     evaluate = evaluation(steps=STEPS, **settings)
     condition = torch.zeros(30, dtype=torch.long)
     return diagnose(lambda: ensemble.field(arm, evaluate), 0, range(30), condition, pixels(*MIXTURE.shape), evaluate)
-
-
-def test_entropy_is_in_nats():
-    given = torch.tensor([[0.25] * 4, [1, 0, 0, 0], [0.5, 0.5, 0, 0]])
-    torch.testing.assert_close(entropy(given), torch.tensor([math.log(4), 0, math.log(2)]))
 
 
 def test_disagreement_is_the_variance_over_experts_and_the_gap_a_mean_square():
@@ -49,20 +43,8 @@ def test_an_ensemble_is_diagnosed_by_time(arm, solver, guidance):
     assert found["refinement_gap"] > 0
 
 
-def test_a_single_model_agrees_with_itself():
-    found = diagnosed("monolith")
-    assert found["entropy"] == found["disagreement"] == [0.0] * STEPS
-    assert found["refinement_gap"] > 0
-
-
 def test_a_straight_flow_has_no_gap_and_its_experts_agree():
     same = flowing(lambda x, t, c: 0.5 * torch.ones_like(x))
     found = diagnosed("full", Ensemble([same] * 4, MIXTURE.router, None, None, 0))
     assert found["disagreement"] == pytest.approx([0.0] * STEPS, abs=1e-12)
     assert found["refinement_gap"] == pytest.approx(0.0, abs=1e-12)
-
-
-def test_missing_experts_are_not_asked():
-    some = Ensemble([None, *WHOLE.experts[1:]], MIXTURE.router, None, None, 0)
-    masses = MIXTURE.masses[1:] / MIXTURE.masses[1:].sum()
-    assert diagnosed("full", some)["entropy"][0] == pytest.approx(-(masses * masses.log()).sum().item(), rel=1e-4)

@@ -61,16 +61,3 @@ def test_equals_the_dense_sum_for_any_assignment_and_order(seed):
         others = [some[k] for k in numbers]
         shuffled = weighted_velocity(others, given[order][:, numbers], *(one[order] for one in inputs))
         assert (shuffled - expected[order]).abs().max() <= 1e-10
-
-
-def test_a_missing_expert_without_weight_is_never_asked():
-    routing_weights = torch.tensor([[1.0, 0.0], [0.5, 0.0]])
-    x = torch.ones(2, 1, 1, 1)
-    assert weighted_velocity([lambda x: 2 * x, None], routing_weights, x).flatten().tolist() == [2, 1]
-
-
-def test_the_conditions_may_be_states():
-    x, states = torch.zeros(3, 1, 1, 1), torch.arange(12.0).view(3, 2, 2)
-    routing_weights = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
-    first, second = (lambda x, c, sign=sign: sign * c.sum((1, 2)).view(-1, 1, 1, 1) for sign in (1, -1))
-    assert weighted_velocity([first, second], routing_weights, x, states).flatten().tolist() == [6, -22, 38]

@@ -5,12 +5,11 @@ import torch
 
 from hpcddm.config import variants
 from hpcddm.config.sampling import SolverSettings
-from hpcddm.randomness import keyed
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.sampler import sample, time_grid
 from hpcddm.sampling.solvers.base import Solver
 from tests.diffusion.spaces.examples import pixels
-from tests.sampling.fields import evaluation, experts_of, flowing
+from tests.sampling.fields import evaluation, experts_of
 from tests.sampling.mixtures import Mixture
 
 SHAPE = (1, 4, 4)
@@ -100,27 +99,3 @@ def test_random_strategies_do_not_see_how_images_are_batched(arm, solver, guidan
     parts = torch.cat([drawn(range(20, 33)), drawn(range(33, 34)), drawn(range(34, 60))])
     torch.testing.assert_close(parts, whole, rtol=1e-5, atol=1e-5)
     assert not torch.allclose(drawn(range(21, 61)), whole, rtol=1e-2, atol=1e-2)
-
-
-def test_starts_from_the_numbered_noise_and_stays_in_range():
-    images = sample(lambda x, *rest: 0 * x, 1, [7, 3], torch.zeros(2), SPACE, evaluation(steps=2))
-    assert torch.equal(images, keyed.gaussian(1, "initial", [7, 3], SHAPE).clamp(-1, 1))
-    assert images.abs().max() == 1
-
-
-def test_a_field_knows_the_step_and_the_time():
-    seen = []
-    still = Ensemble([flowing(lambda x, t, c: x)], None, None, None, 0).field("expert-0", evaluation())
-
-    def noted(x, t, classes, context):
-        seen.append((context.step, context.time, t.tolist(), list(context.stream.indices)))
-        return still(x, t, classes, context)
-
-    evaluate = evaluation(steps=2, solver={"name": "heun"})
-    sample(noted, 1, [7, 3], torch.zeros(2), SPACE, evaluate)
-    assert seen == [(0, 1.0, [1, 1], [7, 3]), (0, 0.5, [0.5, 0.5], [7, 3]), (1, 0.5, [0.5, 0.5], [7, 3])]
-    assert len(still.usage) == len(still.entropy) == 2
-
-
-def test_a_grid_holds_the_very_times_that_settings_name():
-    assert {0.2, 0.3, 0.6} <= set(time_grid(10))

@@ -79,20 +79,6 @@ def test_weights_are_a_distribution_over_possible_experts(name):
     torch.testing.assert_close(found.sum(1), torch.ones(200, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("name", ["top-4", "threshold-0", "sample-4", "sample-4-at-3", "full-until-0.5-then-top-4"])
-@pytest.mark.parametrize("renormalise", [True, False])
-def test_taking_all_experts_is_full(name, renormalise):
-    torch.testing.assert_close(routing_weights(name, renormalise=renormalise), posterior(), rtol=1e-14, atol=0)
-
-
-def test_nucleus_of_all_mass_is_sample_1():
-    given = posterior(500)
-    for suffix in ("", "-at-0.5", "-at-3"):
-        sampled = routing_weights(f"sample-1{suffix}", given)
-        assert torch.equal(routing_weights(f"nucleus-1{suffix}", given), sampled)
-        assert not torch.equal(routing_weights(f"nucleus-0.5{suffix}", given), sampled)
-
-
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("renormalise", [True, False])
 def test_top_k_keeps_the_k_largest_in_proportion(k, renormalise):
@@ -171,11 +157,6 @@ def test_a_switch_changes_when_the_noise_has_fallen():
     for time, name in ((1.0, "full"), (0.51, "full"), (0.5, "top-1"), (0.1, "top-1")):
         found = routing_weights("full-until-0.5-then-top-1", at=context(50, time=time))
         assert torch.equal(found, routing_weights(name))
-
-
-def test_only_the_oracle_needs_no_router_and_only_once_keeps_its_draw():
-    assert [name for name in NAMES if not parse_strategy(name).needs_router] == ["oracle"]
-    assert [name for name in NAMES if parse_strategy(name).per_trajectory] == ["per-trajectory"]
 
 
 def test_the_smallest_and_the_largest_number_draw_experts_that_have_weight():

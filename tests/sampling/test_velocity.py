@@ -83,13 +83,6 @@ def test_shared_posteriors_are_separate_ones_when_the_router_sees_no_class(name)
     assert (seeing[0] - seeing[1]).abs().max() > 1e-2
 
 
-def test_top_1_asks_the_most_probable_expert_only():
-    x, t, classes = batch()
-    chosen = router(x, t, classes).argmax(1)
-    expected = torch.stack([EXPERTS[k](*(v[i : i + 1] for v in batch()))[0] for i, k in enumerate(chosen.tolist())])
-    torch.testing.assert_close(ask(field_of("top1")), expected)
-
-
 def never(x, t, classes):
     raise AssertionError("the router was asked")
 
@@ -101,14 +94,6 @@ def test_the_oracle_needs_no_router(guidance):
     for k, expert in enumerate(EXPERTS):
         own = clusters == k
         torch.testing.assert_close(velocity[own], guided(expert, *(one[own] for one in batch()), guidance))
-
-
-@pytest.mark.parametrize("guidance", GUIDED)
-@pytest.mark.parametrize("arm", ["monolith", "student", "expert-1", "expert-01"])
-def test_one_model_is_an_ensemble_of_one(arm, guidance):
-    alone = EXPERTS[1] if arm.startswith("expert") else mixture_velocity
-    field = field_of(arm, own=ensemble(0, 2, logits=never), guidance=guidance)
-    torch.testing.assert_close(ask(field), guided(alone, *batch(), guidance))
 
 
 @pytest.mark.parametrize("guidance", [1.0, 3.0])
@@ -132,16 +117,6 @@ class Recorder:
     def __call__(self, x, t, classes):
         self.calls.append(classes.tolist())
         return x
-
-
-@pytest.mark.parametrize("posteriors", ["shared", "separate"])
-def test_an_experts_group_is_one_batch_with_both_halves(posteriors):
-    first, second = Recorder(), Recorder()
-    own = Ensemble([flowing(first), flowing(second)], lambda x, t, c: 9.0 * x[:, 0, 0, :2], None, None, NULL)
-    x, t, classes = batch(4)
-    x[:, 0, 0, :2] = torch.tensor([[1, -1], [-1, 1], [1, -1], [-1, 1]])
-    ask(field_of("top-1", own=own, guidance=3.0, posteriors=posteriors), x, t, classes)
-    assert (first.calls, second.calls) == ([[0, 0, NULL, NULL]], [[1, 1, NULL, NULL]])
 
 
 @pytest.mark.parametrize("posteriors", ["shared", "separate"])

@@ -1,7 +1,6 @@
 """Tars of img2dataset through the data stages, where they lie."""
 
 import base64
-import hashlib
 import io
 import json
 import re
@@ -20,7 +19,6 @@ from safetensors.torch import load_file, save_file
 from hpcddm.data import run_samples
 from hpcddm.data.batch import PixelInputs
 from hpcddm.data.copies import open_copy, write_copy
-from hpcddm.data.image_decoding import read_image
 from hpcddm.data.images import CatalogImages
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.errors import UserError
@@ -29,10 +27,8 @@ from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.models import build_denoiser
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
-from hpcddm.runs.files import PASSED_OVER
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CATALOG, MONOLITH
-from hpcddm.stages.data import shard_job
 from hpcddm.training.training_inputs import noisy_batches, training_inputs
 from tests import pictures
 from tests.helpers import EXPERIMENT, changed
@@ -107,34 +103,6 @@ def test_a_filter_keeps_what_it_says_and_the_manifest_says_what_it_drops(adopted
     assert sum(own["width >= 20"] for own in conditions) == 0
 
 
-def test_rows_and_samples_without_one_are_counted(adopted_run, collection, tmp_path):
-    keys = [name[:-4] for name in members(collection) if name.endswith(".jpg")]
-    table = tmp_path / "scores.csv"
-    table.write_text("".join(["key,good\n", *(f"{key},1\n" for key in [*keys[3:], "elsewhere", "nowhere"])]))
-    made = adopted_run({"shards": 2}, data__filter="good == 1 or good is null", data__table={"file": str(table)})
-    made.make_data()
-    counts = manifest.read(made.run.unit(CATALOG)).results["passed_over"]
-    assert counts["samples without a row in data.table"] == {"count": 3, "first": keys[:3], "is_broken": False}
-    assert counts["rows of data.table without a sample"]["count"] == 2
-    files = sorted(made.run.root.glob(f"shard/*/{PASSED_OVER}"))
-    items = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-    assert [item["name"] for item in items if item["reason"] == "samples without a row in data.table"] == keys[:3]
-    assert sorted(keys_of(made, "train") + keys_of(made, "heldout")) == sorted(keys)
-
-
-def test_the_digests_of_the_tars_are_in_the_manifests_on_request(adopted_run, collection):
-    made = adopted_run(own={"hash_tars": True})
-    made.make_data()
-    for key in ("shard/train-000", "shard/heldout-000"):
-        (tar,) = manifest.read(made.run.unit(key)).results["tars"]
-        assert tar["sha256"] == hashlib.sha256((collection / tar["file"]).read_bytes()).hexdigest()
-
-
-def test_a_filter_that_keeps_nothing_is_named(adopted_run):
-    with pytest.raises(UserError, match=r"no train sample is left; see data\.filter"):
-        adopted_run(data__filter="aesthetic > 100").make_data()
-
-
 def test_pictures_are_seen_in_another_form_without_another_copy_of_them(adopted_run, tmp_path):
     made = adopted_run()
     made.make_data()
@@ -189,15 +157,6 @@ def test_crops_of_adopted_pictures_are_cut_from_larger_squares_of_them(adopted_r
         assert reader.images(listed.gather([0])).shape == (1, 16, 16, 3)
         drawn = noisy_batches(made.settings, unit, reader, PixelInputs(reader), order).read(range(8))
         assert np.array_equal(drawn.x0.numpy(), reader.images(order.sample_numbers(range(8))))
-
-
-def test_a_picture_is_decoded_for_its_own_split_only(adopted_run, monkeypatch):
-    decoded = []
-    monkeypatch.setattr(shard_job, "read_image", lambda content: decoded.append(content) or read_image(content))
-    made = adopted_run({"share": 0.3})
-    made.make("shard/train-000", "shard/heldout-000")
-    kept = [manifest.read(made.run.unit(key)).results["images"] for key in ("shard/train-000", "shard/heldout-000")]
-    assert len(decoded) == sum(kept)
 
 
 PERSON = "alice-mustermann"

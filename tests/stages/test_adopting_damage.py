@@ -1,6 +1,5 @@
 """Damaged, changed and repeated samples of existing tars: named, left out or refused."""
 
-import io
 import json
 import os
 import shutil
@@ -13,7 +12,7 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.submission import decide_units, store_experiment
 from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.pipeline.unit_graph import plan_units
-from hpcddm.runs import manifest, ranges
+from hpcddm.runs import manifest
 from hpcddm.runs.unit_keys import CATALOG, MONOLITH
 from tests.launch.queues import Queue
 from tests.stages.adopting import keys_of, members
@@ -77,39 +76,6 @@ def test_a_tar_without_samples_and_one_of_which_none_is_kept_are_passed_over(ado
     reader = run_samples.open_reader(made.unit(MONOLITH), "train")
     assert reader.images(range(len(train))).shape == (len(train), 16, 16, 3)
     assert len(reader.captions(range(len(train)))) == len(train)
-
-
-def test_a_tar_without_captions_among_tars_that_have_them_is_named(adopted_run, collection, monkeypatch):
-    with tarfile.open(collection / "00001.tar") as whole, tarfile.open(collection / "00000a.tar", "w") as cut:
-        for member in whole:
-            if not member.name.endswith("txt"):
-                cut.addfile(member, whole.extractfile(member))
-    (collection / "00001.tar").unlink()
-    # In one range, each sample is named, in several the tar.
-    for most, error in ((1, r"00000a.tar: .* .no caption, others have one."), (256, r"one, .*: 26 .00000a.tar, ")):
-        monkeypatch.setattr(ranges, "MAX_RANGES", most)
-        with pytest.raises(UserError, match=error):
-            adopted_run().make_data()
-
-
-def test_the_budget_of_broken_samples_is_a_share_of_all_and_not_of_those_that_are_kept(adopted_run, collection):
-    damage_one(collection)
-    made = adopted_run({"shards": 2}, data__max_broken_share=0.011, data__filter="aesthetic >= 5")
-    made.make_data()
-    assert manifest.read(made.run.unit(CATALOG)).results["broken"] == 1
-
-
-def test_a_caption_of_a_megabyte_is_one_broken_sample(adopted_run, collection):
-    content = b"x" * (2 << 20)
-    with tarfile.open(collection / "00000.tar", "a") as file:
-        for name, data in (("late.jpg", members(collection)["0000000.jpg"]), ("late.txt", content)):
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            file.addfile(info, io.BytesIO(data))
-    made = adopted_run(data__max_broken_share=0.02)
-    made.make_data()
-    broken = broken_in(made)
-    assert broken["key"] == "late" and broken["reason"] == "its txt has more than 1048576 bytes"
 
 
 @pytest.fixture

@@ -113,20 +113,6 @@ def test_clusters_without_features_show_what_there_is(bench, tmp_path, name):
         assert "table: a file with other clusters" in page.text
 
 
-def test_it_comes_out_the_same_again_and_another_seed_shows_others(bench):
-    files = [bench.run.unit(CLUSTER_REPORT) / name for name in ("clusters.json", "clusters.html")]
-    changes = {"cluster__clustering": KMEANS}
-    facts, *_ = inspected(bench, **changes)
-    before = [file.read_bytes() for file in files]
-    bench.make(CLUSTER_REPORT)
-    assert [file.read_bytes() for file in files] == before
-    bench.settings = bench.experiment(**changes, seed=1)
-    bench.make(CLUSTER_REPORT)
-    other = checked_reads.read_required_json(files[0], PartitionFacts)
-    assert other.clusters[0].shown["random"] != facts.clusters[0].shown["random"]
-    assert other.clusters[0].shown["typical"] == facts.clusters[0].shown["typical"]
-
-
 def test_of_large_clusters_only_some_samples_are_looked_at(bench, monkeypatch):
     inspected(bench, cluster__clustering=KMEANS)
     monkeypatch.setattr(cluster_report_job, "MAX_SAMPLED", 60)

@@ -84,16 +84,6 @@ def test_counts_are_those_of_the_captions_and_the_experts_add_up(benches):
     assert counts.samples.tolist() == np.bincount(clusters, minlength=4).tolist()
 
 
-def test_a_unit_that_is_made_again_makes_the_same(benches):
-    bench = benches[3]
-    keys = ["concept_tags/tagger", "concept_tags/train-002", "concept_tags/heldout-000", "concept_counts/all"]
-    before = {key: manifest.read(bench.run.unit(key)).digest for key in keys}
-    for key in keys:
-        (bench.run.unit(key) / "manifest.json").unlink()
-    bench.make(*keys)
-    assert {key: manifest.read(bench.run.unit(key)).digest for key in keys} == before
-
-
 def test_what_is_tagged_are_the_largest_scores_and_equal_ones_keep_the_order_of_the_concepts(benches):
     scores = np.random.default_rng(0).integers(-3, 4, (50, 40)).astype(np.float32) / 4
     concepts, kept = largest(scores, 7)

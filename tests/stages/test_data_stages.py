@@ -1,6 +1,5 @@
 """The data stages one after the other on a few images: numbers, ranges, lists."""
 
-import json
 from dataclasses import replace
 
 import h5py
@@ -17,7 +16,7 @@ from hpcddm.runs import manifest, ranges
 from hpcddm.runs.run_dir import set_aside
 from hpcddm.runs.unit_keys import CATALOG, CLUSTER, EXPERT_LISTS, MONOLITH
 from hpcddm.sources.idx import IdxSplit
-from hpcddm.stages.data import cluster_job
+from tests.catalogs import CENTRE_CROP
 from tests.helpers import JOINED, SIDE, write_source
 from tests.stages.routes import Bench
 
@@ -61,14 +60,6 @@ def test_the_number_of_ranges_changes_no_list_and_no_sample(made):
     for expert in range(3):
         own = numbers_in(run_samples.expert_list(one.unit(MONOLITH), expert))
         assert own == np.flatnonzero(clusters == expert).tolist()
-
-
-def test_nothing_behind_the_funnels_reads_a_unit_of_a_range(made):
-    bench = made(2)
-    unit = bench.unit(MONOLITH)
-    assert set(unit.inputs) == {CATALOG, EXPERT_LISTS}
-    with pytest.raises(KeyError, match="reads shard/train-000 without declaring it"):
-        unit.input("shard/train-000", "columns.h5")
 
 
 def test_the_sample_whose_features_are_no_numbers_is_named(made):
@@ -138,13 +129,6 @@ def numbers_in(listed):
     return listed.gather(range(len(listed))).tolist()
 
 
-def test_other_clusters_of_a_range_are_another_output_of_the_lists(made):
-    bench = made(256)
-    stored = json.loads((bench.run.unit(EXPERT_LISTS) / "lists.json").read_text())
-    assert set(stored["clusters"]) == {f"assign/train-{part:03d}" for part in range(5)} | {"assign/heldout-000"}
-    assert stored["clusters"]["assign/heldout-000"] == manifest.read(bench.run.unit("assign/heldout-000")).digest
-
-
 @pytest.fixture
 def shared_keys(monkeypatch):
     """Give three training samples, of two tars, the key of the first, and a held-out sample that of a training one."""
@@ -206,18 +190,7 @@ def test_tars_have_pictures_as_the_experiments_transform_makes_them(tmp_path, mo
     bench.make("shard/train-000")
     index = tar_index.index_tar(bench.run.unit("shard/train-000") / "images-00000.tar")
     content = index.path.read_bytes()[int(index.offsets[0]) :][: int(index.sizes[0])]
-    assert np.abs(decode(content, 1, SIDE)[:, [0, -1], 0].astype(int) - edges).max() <= 1
-
-
-@pytest.mark.parametrize("count, most", [(10, 10), (10, 20), (11, 10), (1000, 7), (10**6, 100)])
-def test_the_samples_of_a_fit_are_all_or_some_from_everywhere(count, most):
-    numbers = np.array(cluster_job.fitted_numbers(count, 0, most))
-    assert len(numbers) == min(count, most) and (np.diff(numbers) > 0).all()
-    assert 0 <= numbers[0] and numbers[-1] < count
-    if count > most:
-        edges = np.arange(most + 1) * count // most
-        assert (edges[:-1] <= numbers).all() and (numbers < edges[1:]).all()
-        assert count < 100 or (numbers != cluster_job.fitted_numbers(count, 1, most)).any()
+    assert np.abs(decode(content, 1, SIDE, CENTRE_CROP)[:, [0, -1], 0].astype(int) - edges).max() <= 1
 
 
 def test_what_a_bound_on_clusters_costs_is_in_the_manifest_and_the_log(made, capsys):

@@ -1,7 +1,6 @@
 """Features of a network with the user's weights, from the stage shard to the lists; what ends a unit in one line."""
 
 import shutil
-from functools import partial
 from pathlib import Path
 
 import h5py
@@ -87,13 +86,6 @@ def encoded(bench):
         run.make(FIRST)
 
     return encode
-
-
-def test_weights_that_changed_since_the_submission_are_not_used(encoded, tmp_path):
-    change = partial(changed_weights, tmp_path / "dinov2", lambda values: values.mul_(2))
-    said = r"/dinov2: weights of dinov2: SHA-256 over config.json, .* begins \w+ and not "
-    with pytest.raises(UserError, match=said):
-        encoded(change)
 
 
 def test_features_that_a_column_cannot_hold_name_encoder_and_sample(encoded, tmp_path):

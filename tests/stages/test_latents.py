@@ -3,18 +3,14 @@
 import json
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from hpcddm.commands import export
 from hpcddm.config import variants
 from hpcddm.data import run_samples
-from hpcddm.data.column_files import write_columns
-from hpcddm.data.columns import Column
-from hpcddm.data.latent_moments import MOMENTS, LatentInputs
+from hpcddm.data.latent_moments import LatentInputs
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.diffusion.spaces.pixels import pixels_to_values
@@ -29,7 +25,7 @@ from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.manifest import Manifest, Output
 from hpcddm.runs.unit_keys import AUTOENCODER, LATENT_SCALE, MONOLITH
 from hpcddm.stages.data import autoencoder_job, latents_job
-from hpcddm.training.training_inputs import training_inputs, x0_of
+from hpcddm.training.training_inputs import training_inputs
 from tests.helpers import FINAL_STAGES, LATENT_SPACE, hpcddm, tiny, write_experiment, write_source
 from tests.stages import routes
 from tests.stages.routes import Bench, write_images
@@ -120,14 +116,6 @@ def test_half_of_the_visits_see_a_mirrored_image(made):
     assert torch.equal(seen, torch.where(flipped.view(-1, 1, 1, 1), both[1], both[0]))
 
 
-def test_latents_without_variance_are_taken_as_they_are(tmp_path):
-    alone = np.random.default_rng(0).standard_normal((5, 1, 4, 2, 2)).astype(np.float16)
-    write_columns(tmp_path / "latents.h5", {MOMENTS: alone})
-    inputs = LatentInputs(Column(MOMENTS, {tmp_path / "latents.h5": 5}))
-    values = inputs.read(range(5), range(5), RandomDraws(0, "here"))
-    assert torch.equal(values, torch.from_numpy(alone[:, 0].astype(np.float32)))
-
-
 def test_the_way_back_is_the_decoder(made, trained):
     unit = made.unit(MONOLITH)
     space, reader = create_space(made.settings.data, unit.input), run_samples.open_reader(unit, "heldout")
@@ -139,30 +127,6 @@ def test_the_way_back_is_the_decoder(made, trained):
     assert np.abs(space.to_images(x).astype(int) - expected).max() <= 1
     # Matrix products of other batches round differently on some processors.
     torch.testing.assert_close(space.to_model(images[:3]), x[:3])
-
-
-def test_a_measure_sees_each_sample_as_drawn_once(made):
-    unit, space = made.unit(MONOLITH), create_space(made.settings.data, made.unit(MONOLITH).input)
-    reader = run_samples.open_reader(unit, "heldout")
-    seen = x0_of(made.settings, unit, "heldout", reader, space)
-    assert torch.equal(seen(range(10))[3:5], seen(np.array([3, 4])))
-
-
-def test_a_missing_scale_is_named(made, tmp_path):
-    own = create_space(made.settings.data, lambda key, name: tmp_path / key / name)
-    with pytest.raises(UserError, match=r"latent_scale\.json: is missing"):
-        own.from_batch(torch.zeros(1, 4, 7, 7))
-
-
-@pytest.mark.parametrize("changes", [{"factor": 2}, {"channels": 3}, {"width": 32, "blocks": 2}])
-def test_parameters_are_counted_as_they_are(tmp_path, changes):
-    space = SPACE | {"autoencoder": SPACE["autoencoder"] | changes}
-    experiment = tiny(tmp_path, data__space=space, data__image_size=16).data
-    network = variants.create(TrainedAutoencoder, experiment.space.autoencoder, experiment).network
-    assert experiment.space.autoencoder.parameters(experiment) == sum(value.numel() for value in network.parameters())
-    encoded = network.moments(torch.zeros(2, 1, 16, 16))
-    assert encoded.shape[2:] == experiment.x_shape
-    assert network.decode(encoded[:, 0]).shape == (2, 1, 16, 16)
 
 
 def test_the_loss_is_error_and_weighted_divergence(tmp_path):
@@ -226,17 +190,6 @@ def test_weights_for_the_latents_of_another_runs_autoencoder_are_no_start(tmp_pa
         initial_weights.check_description(request, weights, description, "0" * 64)
 
 
-def test_an_export_says_how_its_latents_are_decoded(made):
-    objective = SimpleNamespace(name="flow_matching", schedule=SimpleNamespace(name="linear"))
-    model = SimpleNamespace(time_spacing="diffusers")
-    info = SimpleNamespace(num_classes=10, channels=4, image_size=7, objective=objective, model=model)
-    facts = {"unit": MONOLITH, "sha256": "0", "null_class": 10, "class_names": "", "has_scheduler": False}
-    text = export._render_readme(info=info, **facts, **export._latents(made.run, made.settings))
-    scale = json.loads((made.run.unit(LATENT_SCALE) / "latent_scale.json").read_text())
-    assert f"shift = {scale['shift']}\nscale = {scale['scale']}\n" in text
-    assert '"name": "kl_small"' in text and str(made.run.unit(AUTOENCODER)) in text
-
-
 def test_what_changes_no_latent_makes_no_training_stale(tmp_path):
     def settings(seed=0, space=LATENT_SPACE):
         planned = plan_units(tiny(tmp_path, data__space=space, seed=seed))
@@ -259,12 +212,6 @@ def test_the_scale_of_one_site_serves_another_whose_latents_differ_in_last_bits(
     assert planned.expected(unit.inputs | rounded) == before
     other = replace(rounded["latents/train-000"], results={})
     assert planned.expected(unit.inputs | {"latents/train-000": other}) != before
-
-
-def test_given_numbers_need_no_measurement(tmp_path):
-    experiment = tiny(tmp_path, data__space=LATENT_SPACE | {"scale": 0.5, "shift": [0.0, 1.0, 2.0, 3.0]})
-    unit = next(unit for unit in plan_units(experiment) if unit.key == LATENT_SCALE)
-    assert unit.fingerprint_settings == {"shift": [0.0, 1.0, 2.0, 3.0], "scale": 0.5}
 
 
 @pytest.mark.long

@@ -146,9 +146,3 @@ def test_imagenet_is_read_in_place_and_alike_in_all_layouts(tmp_path, layout):
     assert all(shard.results["class_names"] == ilsvrc.NAMES for shard in shards) or layout is ilsvrc.sorted_val
     assert not list(made.run.root.glob("shard/*/*.tar"))
     assert shards[1].results["images"] == 10 and shards[0].results["tars"] == []
-
-
-def test_the_catalog_of_pictures_names_no_place(in_place):
-    texts = [(in_place.run.unit(CATALOG) / "catalog.json").read_bytes()]
-    texts += [path.read_bytes() for path in in_place.run.root.glob("shard/*/*.h5")]
-    assert len(texts) > 1 and b"/tmp/" not in b"".join(texts)

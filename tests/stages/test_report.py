@@ -157,38 +157,6 @@ def test_facts_name_what_was_started_from(tmp_path):
     assert said(*begun(tmp_path, starts | {expert_key(1): FOREIGN})) == words
 
 
-def test_a_router_shows_what_was_measured_of_it_and_nothing_else():
-    assert report_job._router({"images": 3}) is None
-    measured = {"noise_levels": [0.1], "accuracy": [0.9], "calibration_error": [0.1], "nll": [0.2], "images": 3}
-    shown = report_job._router(measured)
-    assert shown.accuracy == {"with condition": [0.9]}
-    assert shown.calibration == {"without temperature": [0.1]}
-    assert shown.surprise == {"without temperature": [0.2]}
-    scaled = report_job._router(measured | {"scaled_calibration_error": [0.01], "accuracy_without_class": [0.5]})
-    assert scaled.calibration == {"without temperature": [0.1], "with temperature": [0.01]}
-    assert scaled.accuracy["without condition"] == [0.5]
-
-
-def test_a_variant_in_words_is_its_name_and_what_is_not_as_by_default(tmp_path):
-    experiment = tiny(tmp_path, encode__encoder={"name": "pixels", "size": 4})
-    assert run_summary.describe_variant(experiment.encode.encoder) == "pixels (size 4)"
-    assert run_summary.describe_variant(type(experiment.encode.encoder)(name="pixels")) == "pixels"
-    epsilon = {"name": "epsilon", "schedule": {"name": "linear_beta"}, "shift": 2.0}
-    described = run_summary.describe_variant(tiny(tmp_path, experts__objective=epsilon).experts.objective)
-    assert described == "epsilon (schedule linear_beta, shift 2.0)"
-
-
-def test_each_denoiser_is_shown_with_its_own_config(tmp_path):
-    small = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}
-    mixed = [{"clusters": [1], "objective": {"name": "epsilon"}, "model": small, "precision": "bf16"}]
-    rows = run_summary.trained_denoisers(tiny(tmp_path, experts__overrides=mixed, distill={}), INPUTS)
-    assert [row.unit for row in rows] == [MONOLITH, STUDENT, expert_key(0), expert_key(1)]
-    assert [row.objective.split()[0] for row in rows] == [*["flow_matching"] * 3, "epsilon"]
-    assert [row.precision for row in rows] == ["fp32"] * 3 + ["bf16"]
-    assert [row.passes for row in rows[1:]] == [None, 1.6, 1.6] and {row.rank_hours for row in rows} == {1 / 30}
-    assert rows[0].parameters == rows[2].parameters > 2 * rows[3].parameters > 0
-
-
 def test_facts_say_how_it_was_sampled(tmp_path):
     settings = {"shift": 3.0, "guidance": 2.0, "guidance_interval": [0.1, 0.8], "posteriors": "shared"}
     settings |= {"route_every_steps": 4}

@@ -15,10 +15,8 @@ from hpcddm.data import run_samples
 from hpcddm.data.reader import CatalogReader
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.diffusion.objectives.base import LINEAR
-from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.diffusion.spaces.pixels import pixels_to_values
 from hpcddm.errors import UserError
-from hpcddm.evaluation import router_quality
 from hpcddm.files import checked_reads
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.stopping import Stopped
@@ -28,7 +26,7 @@ from hpcddm.runs import manifest
 from hpcddm.runs.unit_keys import EXPERT_LISTS, ROUTER
 from hpcddm.runs.unit_training import resolve_training
 from hpcddm.sampling import load_ensemble, router_samples
-from hpcddm.training import flops_budget, loop, training_inputs
+from hpcddm.training import flops_budget, loop
 from tests.stages.routes import Bench, write_images
 
 TRAINING = {"batch": 64, "learning_rate": 0.003, "warmup_images": 640, "ema_halflife_images": 500}
@@ -144,11 +142,6 @@ def test_distances_are_too_sure_of_themselves_and_their_temperatures_mend_it(mad
     assert np.mean(results["scaled_nll"]) < 0.8 * np.mean(results["nll"])
 
 
-def test_one_temperature_is_the_same_at_every_level(made):
-    assert len(set(made["samples"]["facts"]["temperatures"])) == 1
-    assert len(set(made["balanced"]["facts"]["temperatures"])) == 10
-
-
 def test_what_was_trained_balanced_carries_the_natural_prior(made):
     shares = made["sizes"] / sum(made["sizes"])
     stored = checked_reads.read_json(made["balanced"]["folder"] / "calibration.json")
@@ -257,14 +250,6 @@ def test_two_ranks_share_the_drawing_and_nothing_changes(bench, monkeypatch):
     assert all(np.array_equal(one.images(rows), reader.images(rows)) for one in read)
 
 
-def test_a_rank_that_waits_in_vain_leaves(bench, monkeypatch):
-    settings, unit = bench.router("alone", **trained(samples=SAMPLES))
-    unit.attempt.close("stopped", "told to")
-    monkeypatch.setattr(router_samples, "POLL_SECONDS", 0.01)
-    with pytest.raises(Stopped, match="rank 0 has left"):
-        router_samples.draw_missing(settings, replace(unit, ranks=Ranks(1, 1, 2, 1, "me")))
-
-
 def test_samples_of_another_expert_are_not_taken_for_these(bench, monkeypatch):
     settings, unit = bench.router("changed", **trained(samples=SAMPLES))
     first = drawer(monkeypatch)
@@ -296,20 +281,6 @@ def test_experts_draw_in_proportion_to_their_clusters_and_classes_as_in_their_ow
     assert images.shape == (100, 28, 28, 1) and images.dtype == np.uint8
 
 
-def test_an_expert_whose_classes_are_not_told_draws_them_equally_often(bench):
-    settings, unit = bench.router("silent", **trained(samples=SAMPLES))
-    del unit.inputs["train/expert-01"].results["class_counts"]
-    counts = router_samples.SamplePlan.of(settings, unit.inputs).counts
-    assert np.ptp(counts[1]) <= 1 < np.ptp(counts[0])
-
-
-def test_too_few_samples_name_the_expert(bench):
-    settings, unit = bench.router("few", **trained(samples=SAMPLES | {"images": 1}))
-    unit.inputs["train/expert-01"].results["samples"] = 1
-    with pytest.raises(UserError, match="router.samples.images: 1 leave none for expert 1; draw more"):
-        router_samples.SamplePlan.of(settings, unit.inputs)
-
-
 @pytest.mark.parametrize("guidance", [1.0, 2.0])
 def test_drawing_is_billed_as_it_is_counted_while_it_happens(bench, guidance):
     settings, unit = bench.router(f"billed-{guidance}", **trained(samples=SAMPLES | {"guidance": guidance}))
@@ -317,53 +288,3 @@ def test_drawing_is_billed_as_it_is_counted_while_it_happens(bench, guidance):
         _, plan = router_samples.draw_missing(settings, unit)
     assert flops_budget.router_samples_flops(settings, plan.images) == counter.get_total_flops() > 0
     assert flops_budget.router_flops(settings) == flops_budget.router_fit_flops(settings) + counter.get_total_flops()
-
-
-def test_what_sampling_took_is_in_the_routers_bill(made):
-    results = made["samples"]["facts"]
-    assert results["train_flops"] - results["sampling_flops"] == made["natural"]["facts"]["train_flops"] // 5
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_shares_are_whole_numbers_near_the_exact_ones(seed):
-    weights = np.random.default_rng(seed).integers(0, 50, 7)
-    for total in (0, 1, 6, 1000):
-        found = router_samples.shares(weights, total)
-        assert found.sum() == total and np.abs(found - total * weights / weights.sum()).max() < 1
-        assert not found[weights == 0].any()
-
-
-@pytest.mark.parametrize("temperature", ["none", "one", "by_level"])
-def test_looks_are_counted_as_they_are_taken(made, bench, temperature):
-    settings, unit = bench.router("looks", **trained(temperature=temperature))
-    router, seen = loaded(made, "natural"), []
-    router.register_forward_hook(lambda module, inputs, logits: seen.append(len(logits)))
-    reader = heldout(bench)
-    x0_of = training_inputs.x0_of(settings, unit, "heldout", reader, create_space(settings.data))
-    router_quality.measure_quality(settings, router, reader, np.arange(200), x0_of, unit.stop_if_requested)
-    assert sum(seen) == router_quality.router_nfe(settings, 200)
-
-
-def test_the_images_that_are_measured_have_the_natural_frequency_even_where_the_source_is_sorted():
-    clusters = np.repeat([0, 1, 2], [28000, 8000, 4000])
-    chosen = clusters[router_quality.heldout_numbers(len(clusters), seed=0)]
-    assert len(chosen) == router_quality.MEASURED_IMAGES
-    for half in (chosen[::2], chosen[1::2]):
-        assert np.bincount(half) / len(half) == pytest.approx([0.7, 0.2, 0.1], abs=0.05)
-
-
-def test_fewer_experts_are_a_matter_of_the_head_alone(bench):
-    three = bench.experiment(**FEWER, **trained())
-    names = {name: value.shape for name, value in build_router.build(three).state_dict().items()}
-    for name, value in build_router.build(bench.experiment(**trained())).state_dict().items():
-        assert (names[name] == value.shape) == (name not in ("head.weight", "head.bias"))
-
-
-def test_a_rank_that_looks_when_all_is_packed_draws_nothing(bench, monkeypatch):
-    settings, unit = bench.router("packed", **trained(samples=SAMPLES))
-    _, plan = router_samples.draw_missing(settings, unit)
-    drawn = drawer(monkeypatch)
-    folder = unit.state / "drawn-again"
-    folder.mkdir(parents=True)
-    router_samples._draw_batches_of_rank(settings, replace(unit, ranks=Ranks(1, 1, 2, 1, "me")), plan, folder)
-    assert drawn == []

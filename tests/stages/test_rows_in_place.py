@@ -6,10 +6,6 @@ import shutil
 import numpy as np
 import pytest
 
-from hpcddm.commands.planning.read_amplification import MAX_RATIO, advice, bytes_per_byte
-from hpcddm.config import variants
-from hpcddm.config.data_variants import ReadingSettings
-from hpcddm.config.schema import validate
 from hpcddm.data import run_samples
 from hpcddm.data.copies import open_copy
 from hpcddm.data.images import CatalogImages
@@ -17,9 +13,7 @@ from hpcddm.errors import UserError
 from hpcddm.loading.content_hashes import with_tar_counts
 from hpcddm.runs import manifest
 from hpcddm.runs.unit_keys import CATALOG, MONOLITH
-from hpcddm.sources.base import Source
-from tests.helpers import python
-from tests.sources.test_huggingface import BY_OFFSET, FIXTURES, KINDS, READ
+from tests.sources.test_huggingface import FIXTURES, KINDS, READ
 from tests.stages.adopting import ADOPTED, keys_of
 from tests.stages.routes import Bench
 
@@ -95,44 +89,9 @@ def test_a_changed_file_is_named(made, kind, tmp_path):
         os.utime(path, (status.st_atime, status.st_mtime))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_plan_says_how_many_bytes_an_expert_reads_for_each_of_its_own(made, kind):
-    experiment = made[kind].settings
-    shards = validate(ReadingSettings, {"name": "shards"}, "data.read_from")
-    shards = experiment.model_copy(update={"data": experiment.data.model_copy(update={"read_from": shards})})
-    ratio = bytes_per_byte(shards)
-    if kind in BY_OFFSET:
-        assert ratio == 1.0
-    else:
-        # Everything fits into the cache: two experts read every group once, half of whose images is theirs.
-        files = variants.create(Source, shards.data.source).tars("train")
-        groups = sum(len(list(file.row_groups())) for file in files)
-        assert 1.0 < ratio <= 2.5 and groups == (8 if kind == "small_groups" else 2)
-    assert bytes_per_byte(experiment) == 1.0
-    assert (advice(ratio) is None) == (ratio <= MAX_RATIO)
-
-
 def test_labels_out_of_range_are_one_line(made, tmp_path):
     changes = ROWS | {"data__num_classes": 2, "evaluate__images": 20, "evaluate__batch": 10}
     bench = Bench(tmp_path, "run", data__source=made["hub"].settings.data.source.model_dump(), **changes)
     bench.settings = with_tar_counts(bench.settings)
     with pytest.raises(UserError, match="^data.num_classes: 2, but data.source has class 2$"):
         bench.make("shard/train-000")
-
-
-WITHOUT_PYARROW = """
-import pathlib, sys
-sys.modules["pyarrow"] = None
-from hpcddm.data import images, run_samples
-from hpcddm.runs.run_dir import RunDir
-print(images.CatalogImages(run_samples.open_catalog(RunDir(pathlib.Path(sys.argv[1])), "train")).images([3]).shape)
-"""
-
-
-def test_a_training_on_images_with_offsets_needs_no_pyarrow(made):
-    for kind in KINDS:
-        done = python(WITHOUT_PYARROW, made[kind].run.root)
-        if kind in BY_OFFSET:
-            assert done.stdout == "(1, 16, 16, 3)\n", done.stderr
-        else:
-            assert "needs the package pyarrow; install it with: pip install pyarrow" in done.stderr

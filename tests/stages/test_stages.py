@@ -1,4 +1,3 @@
-import ast
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -13,31 +12,16 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
 from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.models import build_classifier as evaluators
-from hpcddm.pipeline.unit_graph import STAGES, plan_units
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
 from hpcddm.runs.unit_training import resolve_training
-from hpcddm.sampling.draw_images import oracle_clusters
 from hpcddm.stages.report import report_job
 from hpcddm.stages.training import evaluators_job
 from hpcddm.training import flops_budget
 from hpcddm.training.loop import TrainingResult
-from tests.helpers import REPOSITORY, SIDE, tiny
-
-
-def test_exactly_the_stages_that_train_have_more_than_one_rank():
-    training = set()
-    for file in (REPOSITORY / "hpcddm" / "stages").rglob("*_job.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ImportFrom) and {alias.name for alias in node.names} & {"train", "train_denoiser"}:
-                training.add(file.stem.removesuffix("_job"))
-    assert training == {stage.name for stage in STAGES.values() if stage.is_collective}
-
-
-def test_the_oracle_goes_round_the_heldout_images_of_a_class():
-    labels, clusters = np.array([0, 1, 0, 1, 0]), np.array([5, 6, 7, 8, 9])
-    assert oracle_clusters(labels, clusters, [0, 0, 1, 0, 0, 1, 1], "ab").tolist() == [5, 7, 6, 9, 5, 8, 6]
+from tests.helpers import SIDE, tiny
 
 
 @pytest.mark.parametrize("images", [64, 70])

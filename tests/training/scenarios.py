@@ -40,7 +40,7 @@ from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_training import ResolvedTraining, UnitTraining
 from hpcddm.training import loop
 from hpcddm.training.log import Observation, Observer
-from tests.catalogs import catalog_of
+from tests.catalogs import CENTRE_CROP, catalog_of
 from tests.orders import uniform
 
 KEY = "train/expert-00"
@@ -70,7 +70,7 @@ def write_tar(folder: Path) -> CatalogReader:
     generator = np.random.default_rng(0)
     images = [Image.fromarray(generator.integers(0, 256, (8, 8)).astype(np.uint8)) for _ in range(30)]
     records = [Record(str(number), image, 0) for number, image in enumerate(images)]
-    tar_writing.write_tar(folder / "x.tar", records, 8, 1)
+    tar_writing.write_tar(folder / "x.tar", records, 8, 1, CENTRE_CROP)
     catalog = catalog_of(folder, [folder / "x.tar"])
     write_columns(folder / "clusters.h5", {"cluster": np.zeros(30, dtype=np.uint16)})
     return CatalogReader(catalog, Column("cluster", {folder / "clusters.h5": 30}))

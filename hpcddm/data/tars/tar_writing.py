@@ -8,7 +8,7 @@ from typing import Any
 
 import webdataset
 
-from hpcddm.data.image_decoding import CENTRE_CROP, ImageError, fit_to_shape
+from hpcddm.data.image_decoding import ImageError, fit_to_shape
 from hpcddm.data.tars.record import Record
 from hpcddm.data.tars.tar_layout import CAPTION, LABEL
 from hpcddm.data.transforms.base import Transform
@@ -44,9 +44,7 @@ def write_samples(path: Path, samples: Iterable[Sample]) -> int:
     return count
 
 
-def write_tar(
-    path: Path, records: Iterable[Record], image_size: int, channels: int, transform: Transform[Any] = CENTRE_CROP
-) -> int:
+def write_tar(path: Path, records: Iterable[Record], image_size: int, channels: int, transform: Transform[Any]) -> int:
     """Write records as PNG of the wanted size, with class and caption; return their number.
 
     Raises `UserError` naming the record whose picture cannot be used.

@@ -11,7 +11,7 @@ from hpcddm.commands.planning.costs import UnitCosts
 from hpcddm.config import variants
 from hpcddm.models import build_denoiser, build_router
 from hpcddm.pipeline.unit_graph import STAGES, plan_units
-from hpcddm.runs.unit_keys import CAPTIONS, EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_key, stage_of
+from hpcddm.runs.unit_keys import CAPTIONS, MONOLITH, ROUTER, expert_key
 from hpcddm.sampling import nfe
 from hpcddm.sampling.conversions.base import Conversion
 from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
@@ -22,10 +22,6 @@ from hpcddm.stages.report.report_job import GALLERY_IMAGES
 from hpcddm.stages.workload import (
     DECODE_LATENTS,
     ENCODE_LATENTS,
-    ENCODER,
-    READING,
-    SINGLE_READING,
-    TAR,
     TEXT_ENCODER,
     Work,
 )
@@ -143,39 +139,6 @@ def test_an_expert_that_joins_costs_its_own_images_and_is_on_no_other_bill(tmp_p
     assert 0 < own.flops(*own.work("train/bags")) < own.flops(*own.work("train/hats"))
     for unit in plan_units(before.experiment):
         assert own.work(unit.key) == before.work(unit.key)
-
-
-def test_a_student_costs_a_third_of_the_monolith(tmp_path):
-    own = costs(tmp_path, distill={"share": 0.25}, experts__training__images=6400, router__training__images=16)
-    student, monolith = (sum(map(own.flops, own.work(key))) for key in (STUDENT, MONOLITH))
-    assert student / monolith == pytest.approx(1 / 3, rel=0.05)
-
-
-def test_every_unit_of_the_pipeline_has_its_work_but_those_that_see_no_image(tmp_path):
-    own = costs(tmp_path)
-    found = {unit.key: own.work(unit.key) for unit in plan_units(own.experiment)}
-    idle = {"catalog", "cluster", "assign", "expert_lists", "compare"}
-    assert {stage_of(key) for key, work in found.items() if not work} == idle
-    networks = {network.network for work in found.values() for network in work}
-    assert networks == {TAR, READING, SINGLE_READING, ENCODER, MONOLITH, ROUTER_NETWORK, "extractor", "classifier"}
-
-
-def test_a_training_is_whole_batches_of_its_share(tmp_path):
-    own = costs(tmp_path, router__training__images=65, evaluators__extractor__training__images=65)
-    assert own.work(expert_key(1)) == [Work(MONOLITH, True, 16, 4)]
-    assert own.work(ROUTER)[0] == Work(ROUTER_NETWORK, True, 80, 16)
-    assert own.work(EXTRACTOR)[0] == Work("extractor", True, 80, 16)
-    assert own.work(MONOLITH)[0].images > 64
-
-
-def test_the_units_of_the_evaluation_share_its_work(tmp_path):
-    whole, parts = costs(tmp_path), costs(tmp_path, evaluate__units=3)
-
-    def flops(own):
-        keys = [unit.key for unit in plan_units(own.experiment) if unit.stage == "draw"]
-        return sum(own.flops(work) for key in keys for work in own.work(key))
-
-    assert flops(whole) == flops(parts) > 0
 
 
 def test_what_is_drawn_in_latents_is_decoded_and_samples_for_a_router_are_encoded(tmp_path):

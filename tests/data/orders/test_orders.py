@@ -5,7 +5,7 @@ import pytest
 
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column
-from hpcddm.data.orders.base import ListOrder, RoundRobin
+from hpcddm.data.orders.base import ListOrder
 from hpcddm.data.run_samples import balanced_order
 from tests.helpers import tiny
 from tests.orders import uniform, windowed
@@ -42,13 +42,6 @@ def test_the_row_at_an_index_depends_on_the_index_alone(make):
         assert np.count_nonzero(other.sample_numbers(range(350)) == whole) < 30
 
 
-@every_order
-def test_four_hundred_million_samples_are_no_more_work_than_a_few(make):
-    order, size = make(0, "s", 400_000_000), 400_000_000
-    rows = np.concatenate([order.sample_numbers(range(start, start + 500)) for start in range(size - 5000, size, 500)])
-    assert len(set(rows.tolist())) == 5000 and rows.min() >= 0 and rows.max() < size
-
-
 def test_a_window_reads_few_blocks_and_mixes_them():
     order = windowed(0, "s", 70_000, block=100, mixed=5)
     for start in (0, 500, 35_000):
@@ -64,11 +57,6 @@ def test_blocks_come_in_random_order_and_the_last_rows_change():
     assert np.ptp(firsts) > 300
     ends = [order.sample_numbers(range(end - 30, end)) for end in range(1030, 11 * 1030, 1030)]
     assert len({tuple(sorted(rows)) for rows in ends}) == 10
-
-
-def test_a_window_larger_than_the_data_is_a_plain_shuffle():
-    rows = windowed(0, "s", 50, block=64, mixed=16).sample_numbers(range(50))
-    assert sorted(rows) == list(range(50)) and rows.tolist() != sorted(rows)
 
 
 @pytest.fixture
@@ -92,13 +80,6 @@ def test_clusters_come_in_turn_and_every_sample_of_one_equally_often(balanced):
     assert set(balanced(np.array([0, 3, 3])).sample_numbers(range(20)).tolist()) == {0, 1, 2}
 
 
-def test_the_row_at_an_index_of_a_balanced_order_depends_on_nothing_else(balanced):
-    whole, order = balanced(CLUSTERS).sample_numbers(range(60)), balanced(CLUSTERS)
-    for indices in (range(40, 60), range(7), range(39, 41)):
-        assert order.sample_numbers(indices).tolist() == whole[indices.start : indices.stop].tolist()
-    assert balanced(CLUSTERS, "another").sample_numbers(range(60)).tolist() != whole.tolist()
-
-
 def test_a_list_in_a_file_is_gone_through_by_its_rows(tmp_path):
     numbers = np.array([3, 5, 8, 13, 1 << 31], dtype=np.uint32)
     write_columns(tmp_path / "list.h5", {"numbers": numbers})
@@ -107,9 +88,3 @@ def test_a_list_in_a_file_is_gone_through_by_its_rows(tmp_path):
     rows = listed.sample_numbers(range(12))
     assert rows.dtype == np.int64 and listed.size == 5
     assert rows.tolist() == numbers[order.sample_numbers(range(12))].tolist()
-
-
-def test_turns_of_lists_give_their_own_numbers():
-    lists = [ListOrder(np.array(rows), uniform(0, "a", len(rows))) for rows in ([10, 11, 12], [90])]
-    turns = RoundRobin(lists)
-    assert turns.size == 4 and sorted(turns.sample_numbers(range(6)).tolist()) == [10, 11, 12, 90, 90, 90]

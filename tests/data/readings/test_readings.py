@@ -29,7 +29,7 @@ from hpcddm.randomness.keyed import RandomDraws
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
 from hpcddm.stages.data.copy_lists import copy_key
-from tests.catalogs import catalog_of
+from tests.catalogs import CENTRE_CROP, catalog_of
 from tests.orders import uniform, windowed
 
 SIDE, COUNT, STEPS, BATCH = 8, 60, 8, 8
@@ -47,7 +47,7 @@ class Data:
         images = [Image.fromarray(values.astype(np.uint8)) for values in pixels]
         for first in range(0, COUNT, 15):
             records = [Record(str(number), images[number], number % 4) for number in range(first, first + 15)]
-            tar_writing.write_tar(root / f"{first}.tar", records, SIDE, 1)
+            tar_writing.write_tar(root / f"{first}.tar", records, SIDE, 1, CENTRE_CROP)
         self.catalog = catalog_of(root, [root / f"{first}.tar" for first in range(0, COUNT, 15)], ranges=2)
         write_columns(root / "list.h5", {"numbers": LISTED})
         write_columns(root / "clusters.h5", {"cluster": np.arange(COUNT, dtype=np.uint16) % 3})
@@ -171,15 +171,6 @@ def test_a_copy_that_vanishes_is_said_once_and_the_shared_tars_are_read(data, sc
     assert said.count("not staged: ") == 1 and "the shared tars are read, which changes no result" in said
 
 
-def test_a_copy_that_another_thread_gives_up_at_this_moment_is_no_error(data, monkeypatch):
-    with data.opened("node_disk") as images:
-        await_copy(images)
-        looks = iter([images._copy])
-        monkeypatch.setattr(node_disk.StagedImages, "_look", lambda self: None)
-        monkeypatch.setattr(node_disk.StagedImages, "_copy", property(lambda self: next(looks, None)), raising=False)
-        assert np.array_equal(images.images([0, 2]), CatalogReader(data.catalog).images([0, 2]))
-
-
 def test_a_disk_that_is_too_small_is_said_and_the_shared_tars_are_read(data, scratch, capsys, monkeypatch):
     monkeypatch.setattr("hpcddm.files.atomic.free_bytes", lambda folder: 1000)
     with data.opened("node_disk", data.unit(MONOLITH), listed=False) as images:
@@ -213,19 +204,3 @@ def test_what_a_killed_execution_left_on_the_node_is_removed_by_the_next_one(dat
     with data.opened("node_disk") as images:
         await_copy(images)
         assert not left.exists() and other.exists()
-
-
-def test_a_training_that_ends_does_not_wait_for_the_copy(data, scratch, monkeypatch):
-    written = node_disk.write_copy
-
-    def slowly(folder, source, numbers, advance):
-        for done in range(1000):
-            time.sleep(0.05)
-            advance(done)
-        return written(folder, source, numbers, advance)
-
-    monkeypatch.setattr(node_disk, "write_copy", slowly)
-    started = time.monotonic()
-    with data.opened("node_disk") as images:
-        images.images([0])
-    assert time.monotonic() - started < 10 and list(scratch.iterdir()) == []

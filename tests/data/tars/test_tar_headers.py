@@ -15,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hpcddm.data.tars import tar_headers
 from hpcddm.data.tars.tar_headers import BLOCK, Kind, Member, TarHeaders
 from hpcddm.errors import UserError
 from tests.data.refusals import assert_refused
@@ -108,20 +107,6 @@ def test_the_walk_finds_what_tarfile_finds(archive):
     compare(archive)
 
 
-def test_an_old_file_whose_name_the_header_cuts_at_a_slash_is_no_directory(tmp_path):
-    one = entry("b" * 99 + "/0", 1, tarfile.AREGTYPE)
-    path = tmp_path / "x.tar"
-    path.write_bytes(one.tobuf(tarfile.PAX_FORMAT) + b"7" + bytes(BLOCK - 1) + bytes(2 * BLOCK))
-    assert [(member.name, member.size, member.kind) for member in walk(path)] == [("b" * 99 + "/0", 1, Kind.FILE)]
-
-
-@pytest.mark.long
-@settings(max_examples=10_000, deadline=None, suppress_health_check=QUIET, database=None)
-@given(ARCHIVES)
-def test_the_walk_finds_what_tarfile_finds_in_ten_thousand_archives(archive):
-    compare(archive)
-
-
 @pytest.mark.parametrize("file_format", ["v7", "oldgnu", "gnu", "ustar", "posix"])
 def test_gnu_tar_is_read(tmp_path, file_format):
     folder = tmp_path / "in" / ("f" * 60)
@@ -160,12 +145,6 @@ def test_sparse_files_are_passed_over(tmp_path, options):
     assert path.read_bytes()[after.offset :][: after.size] == b"here"
 
 
-def test_times_in_the_place_of_a_prefix_are_no_part_of_a_name(tmp_path):
-    (tmp_path / "a.png").write_bytes(b"x")
-    subprocess.run(["tar", "--format=gnu", "-G", "-cf", tmp_path / "x.tar", "-C", tmp_path, "a.png"], check=True)
-    assert [member.name for member in walk(tmp_path / "x.tar")] == ["a.png"]
-
-
 def test_sizes_in_base_256_and_behind_8_gigabytes(tmp_path):
     """Files with a hole of 9 GB, one with the size in the header and one with it in a pax record."""
     for file_format in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
@@ -177,15 +156,6 @@ def test_sizes_in_base_256_and_behind_8_gigabytes(tmp_path):
             file.write(entry("next").tobuf(file_format))
         assert [(one.name, one.size) for one in walk(path)] == [("big", size), ("next", 0)]
         assert walk(path) == by_tarfile(path)
-
-
-def test_a_global_name_and_size_hold_for_all_members_but_for_those_with_their_own(tmp_path):
-    own = entry("b", 2, pax_headers={"path": "own", "size": "2"}).tobuf(tarfile.PAX_FORMAT)
-    data = bytes(BLOCK)
-    path = tmp_path / "x.tar"
-    shared = tarfile.TarInfo.create_pax_global_header({"path": "all", "size": "3"})
-    path.write_bytes(shared + entry("a", 0).tobuf() + data + own + data + entry("c", 3).tobuf() + data)
-    assert [(one.name, one.size) for one in walk(path)] == [("all", 3), ("own", 2), ("all", 3)]
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
@@ -251,23 +221,6 @@ def test_every_changed_bit_of_a_header_is_detected(tmp_path):
     assert unchanged < 24
 
 
-def test_checksums_of_signed_bytes_are_believed(tmp_path):
-    header = bytearray(entry("bücher.png").tobuf(tarfile.USTAR_FORMAT, "utf-8"))
-    total = int(header[148:154], 8) - 256 * 2
-    header[148:154] = b"%06o" % total
-    (tmp_path / "x.tar").write_bytes(header)
-    assert walk(tmp_path / "x.tar") == by_tarfile(tmp_path / "x.tar") != []
-
-
-@pytest.mark.parametrize("block", [b"\1" * BLOCK, b"\x80" * BLOCK, b"\xff" * BLOCK, bytes(range(256)) * 2])
-def test_the_sum_of_a_header_is_exact(block):
-    header, total = bytearray(block), sum(block[:148]) + 256 + sum(block[156:])
-    # A sum that differs by the modulus of Adler-32 is another one.
-    for stored, is_sound in ((total, True), (abs(total - 65521), False)):
-        header[148:156] = b"%06o\0 " % stored
-        assert tar_headers._is_sound(bytes(header)) == is_sound
-
-
 PAX_HEAD = entry("x", 20, tarfile.XHDTYPE).tobuf(tarfile.USTAR_FORMAT)
 LAST = entry("a").tobuf()
 
@@ -296,11 +249,6 @@ def test_what_is_wrong_is_said_with_the_byte(tmp_path, content, message):
     assert_refused(f"^{path}: a torn or foreign tar .*{message}", walk, path)
 
 
-def test_a_file_that_is_missing_or_a_folder_is_named(tmp_path):
-    for path in (tmp_path / "none.tar", tmp_path):
-        assert_refused(f"^{path}: cannot be read", walk, path)
-
-
 @pytest.mark.parametrize("name", ["x y.tar.gz", "x.tgz", "x.tar"])
 @pytest.mark.parametrize("program", ["gzip", "bzip2", "xz", "zstd"])
 def test_a_compressed_tar_is_refused_with_a_command_that_helps(tmp_path, program, name):
@@ -319,33 +267,6 @@ def test_a_compressed_tar_is_refused_with_a_command_that_helps(tmp_path, program
         subprocess.run(command, shell=True, check=True)
         (plain,) = set(tmp_path.glob("*.tar")) - {path}
         assert plain.read_bytes() == content
-
-
-def reads_of(monkeypatch, path):
-    sizes = []
-    pread = tar_headers.os.pread
-    counted = lambda file, size, offset: sizes.append(size) or pread(file, size, offset)  # noqa: E731
-    monkeypatch.setattr(tar_headers.os, "pread", counted)
-    members = walk(path)
-    return len(sizes), sum(sizes), len(members)
-
-
-def test_small_members_are_read_in_large_pieces_and_large_ones_jumped_over(tmp_path, monkeypatch):
-    small = write(tmp_path / "small.tar", [entry(f"{number}.png", 700) for number in range(2000)])
-    calls, _, count = reads_of(monkeypatch, small)
-    assert count == 2000 and calls <= small.stat().st_size // tar_headers.NEAR_READ + 3
-    large = write(tmp_path / "large.tar", [entry(f"{number}.png", 100_000) for number in range(50)])
-    monkeypatch.undo()
-    calls, size, count = reads_of(monkeypatch, large)
-    # The zeros that end it are read, too: those of a record of 20 blocks.
-    assert count == 50 and calls <= 52 and size <= 52 * tar_headers.FAR_READ + 20 * BLOCK
-
-
-def test_a_file_system_that_gives_a_few_bytes_at_once_changes_nothing(tmp_path, monkeypatch):
-    path = write(tmp_path / "x.tar", [entry(f"{number}.png", 700) for number in range(20)])
-    expected, pread = walk(path), tar_headers.os.pread
-    monkeypatch.setattr(tar_headers.os, "pread", lambda file, size, offset: pread(file, min(size, 100), offset))
-    assert walk(path) == expected == by_tarfile(path)
 
 
 def test_only_small_members_are_read_whole(tmp_path):

@@ -17,7 +17,6 @@ from hpcddm.data.batch import PixelInputs
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.errors import UserError
-from hpcddm.jobs.stopping import Stopped
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.ranges import HELDOUT, TRAIN
@@ -106,25 +105,6 @@ def test_a_column_holds_the_states_of_todays_way_rounded(run):
         assert torch.equal(column[fitting], run.condition(True).of_prompts(prompts))
 
 
-def test_a_column_has_no_padding(run):
-    stored = {path.parent.name: path for path in run.run.root.glob("encode_captions/*/states.h5")}
-    assert sorted(stored) == ["000", "001"]
-    values = np.concatenate([rows(path) for path in stored.values()])
-    assert values.any(1).all() and values.dtype == np.float16
-    everyone = {*run.reader().captions(range(256)), *run.reader(HELDOUT).captions(range(64))}
-    condition = run.condition(None, tokens=64)
-    assert len(values) == sum(min(len(condition._states(caption)), 5) for caption in everyone)
-
-
-@pytest.mark.parametrize("shards", [1, 5])
-def test_the_ranges_change_no_bit(folder, run, shards, monkeypatch):
-    monkeypatch.setattr(encode_captions_job, "CAPTIONS_AT_ONCE", 16)
-    other = run_of(folder, f"ranges-{shards}", shards)
-    other.make_texts()
-    assert len(list(other.run.root.glob("encode_captions/*/"))) == shards
-    assert torch.equal(states(other), states(run)) and torch.equal(states(other, HELDOUT), states(run, HELDOUT))
-
-
 def batch(run, cached, size=64):
     settings, reader = run.settings.model_copy(update={"data": run.data(cached=cached)}), run.reader()
     reader._clusters = lambda numbers: np.zeros(len(numbers))
@@ -145,20 +125,6 @@ def test_a_training_sees_the_same_by_all_ways(run):
 def rows(path):
     with h5py.File(path) as file:
         return file["states/values"][...]
-
-
-def test_a_unit_that_was_stopped_begins_anew_and_ends_with_the_same_bits(folder, run):
-    unit = run.unit("encode_captions/000")
-    before, rows_before = (unit.folder / "states.h5").read_bytes(), rows(unit.folder / "states.h5")
-    for stopped in (unit, run.unit(CAPTIONS)):
-        stopped.stop.reason = "enough"
-        with pytest.raises(Stopped):
-            encode_captions_job.run(run.settings, stopped)
-    assert (unit.folder / "states.h5").read_bytes() == before, "what was complete stays"
-    assert {path.name for path in unit.folder.iterdir()} == {"states.h5", "manifest.json"}
-    (unit.folder / "states.h5").unlink()
-    encode_captions_job.run(run.settings, run.unit("encode_captions/000"))
-    assert np.array_equal(rows(unit.folder / "states.h5"), rows_before)
 
 
 CHANGES = {"experts__training__images": 96, "cluster__clustering": {"name": "random"}}
@@ -234,13 +200,6 @@ def test_an_index_of_captions_that_somebody_else_wrote_is_named(run, tmp_path, c
         condition.of_samples(run.reader(), [0])
 
 
-def test_samples_without_captions_are_refused_before_anything_is_encoded(folder, tmp_path):
-    some_pictures(folder, tmp_path, captioned=False)
-    bare = run_of(tmp_path, "bare")
-    with pytest.raises(UserError, match="data.condition: no train sample has a caption"):
-        bare.make(*(unit.key for unit in plan_units(bare.settings) if unit.stage in ("shard", "catalog")))
-
-
 def test_only_a_column_needs_the_stage_and_only_other_states_other_trainings(folder):
     plans = {cached: plan_units(run_of(folder, "plan", cached=cached).settings) for cached in (None, True, False)}
     encoding = {key: [unit.key for unit in units if unit.stage == "encode_captions"] for key, units in plans.items()}
@@ -250,11 +209,6 @@ def test_only_a_column_needs_the_stage_and_only_other_states_other_trainings(fol
     assert not reading.counts_in_fingerprint("encode_captions/000") and not reading.counts_in_fingerprint(CAPTIONS)
     hashed = {key: units[-1].fingerprint_settings.get("data.condition.cached") for key, units in plans.items()}
     assert hashed == {None: None, True: True, False: False}
-
-
-def test_a_sentence_of_each_class_is_not_cached(folder):
-    with pytest.raises(Exception, match=r"data.condition.*cached: a sentence of each class is encoded once anyway"):
-        run_of(folder, "prompts", data__condition={"name": "text", "encoder": WORDS, "prompts": ["a"], "cached": True})
 
 
 def test_pretrained_states_are_the_same_by_all_ways_to_one_step_of_float16(folder, tmp_path, fetched):

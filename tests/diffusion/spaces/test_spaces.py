@@ -76,11 +76,6 @@ def test_pixels_are_scaled_to_unit_range_and_kept_there():
     assert own.finish(torch.tensor([-3.0, 0.5, 3.0]).view(3, 1, 1, 1)).flatten().tolist() == [-1, 0.5, 1]
 
 
-def test_an_experiment_that_names_the_default_is_the_same(tmp_path):
-    plans = [plan_units(tiny(tmp_path, **changes)) for changes in ({}, {"data__space": {"name": "pixels"}})]
-    assert [unit.fingerprint_settings for unit in plans[0]] == [unit.fingerprint_settings for unit in plans[1]]
-
-
 @pytest.mark.parametrize("statistics", [{"deviation": 0.7}, {"deviation": 0.7, "patch": 4}])
 def test_latents_of_the_clothes_have_about_unit_variance_and_no_correlation_within_a_patch(statistics):
     own = create_space(network_data(1, SIDE, name="latents", **statistics))

@@ -79,16 +79,6 @@ def test_without_weights_a_job_says_which_command_fetches_them(tmp_path, monkeyp
         encoder.ImageNetFeatures(encoder.ImageNetFeaturesSettings(name="efficientnet_lite0"))
 
 
-def test_weights_of_other_bytes_are_not_loaded(tmp_path, monkeypatch):
-    monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path))
-    one = encoder.ImageNetFeaturesSettings.pretrained[0]
-    path = pretrained.cached_file(one)
-    path.parent.mkdir(parents=True)
-    path.write_bytes(bytes(one.size))
-    with pytest.raises(UserError, match="foreign: SHA-256"):
-        encoder.load_network()
-
-
 def test_probabilities_are_those_of_the_networks_logits(network):
     images = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3), dtype=np.uint8)
     encode = encoder.ImageNetFeatures(encoder.ImageNetFeaturesSettings(name="efficientnet_lite0"))

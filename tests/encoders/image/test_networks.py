@@ -110,11 +110,6 @@ def test_the_middle_is_that_of_timm(side, share, resized, first):
         assert planes[0, 2].select(1 - axis, 0).tolist() == [place % 256 for place in range(first, first + side)]
 
 
-def test_an_interpolation_that_is_not_known_is_named():
-    with pytest.raises(UserError, match="by interpolation nearest; known are bilinear, bicubic"):
-        Preparation(64, 64, (0.5,) * 3, (0.5,) * 3, "nearest")
-
-
 def test_a_preparation_beside_the_weights_replaces_that_of_the_authors(tiny, tmp_path):
     folder = shutil.copytree(tiny("dinov2").weights.folder, tmp_path / "network")
     stated = {"size": {"shortest_edge": 70}, "crop_size": {"height": 56, "width": 56}, "resample": 2}

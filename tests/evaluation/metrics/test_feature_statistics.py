@@ -25,19 +25,6 @@ def test_any_partition_in_any_order_is_one_pass(seed):
     assert_equal(reduce(FeatureStatistics.merge, map(FeatureStatistics.from_features, pieces)))
 
 
-def test_empty_sets_change_nothing():
-    empty, some = FeatureStatistics.from_features(FEATURES[:0]), FeatureStatistics.from_features(FEATURES)
-    for total in (empty.merge(some), some.merge(empty), empty.merge(empty).merge(some)):
-        assert_equal(total)
-    assert empty.merge(empty).count == 0
-
-
-@pytest.mark.parametrize("count", [0, 1])
-def test_a_covariance_needs_two_samples(count):
-    with pytest.raises(ValueError, match=f"not {count}"):
-        FeatureStatistics.from_features(FEATURES[:count]).covariance()
-
-
 def test_float32_features_are_summed_in_float64():
     features = FEATURES.astype(np.float32)
     assert_equal(FeatureStatistics.from_features(features), features.astype(np.float64))

@@ -24,19 +24,6 @@ def together(first, second):
     return found
 
 
-def test_distances_are_those_of_the_definition(small_blocks):
-    first, second = RNG.standard_normal((33, 5)) + 100, RNG.standard_normal((40, 5)) + 100
-    expected = np.square(first[:, None] - second[None]).sum(2)
-    np.testing.assert_allclose(together(first, second), expected, rtol=1e-10)
-
-
-def test_equal_points_are_at_distance_zero_and_near_ones_are_not():
-    points = (RNG.standard_normal((50, 300)) * 1000).astype(np.float32)
-    near = points.astype(np.float64) * (1 + 1e-5)
-    assert (together(points, points).diagonal() == 0).all()
-    assert (together(points, near).diagonal() > 0).all()
-
-
 def test_radii_reach_to_the_kth_other_point(small_blocks):
     points = RNG.standard_normal((40, 3))
     expected = np.sort(np.square(points[:, None] - points[None]).sum(2), axis=1)
@@ -50,14 +37,3 @@ def test_radii_without_a_tenth_are_those_of_the_others(small_blocks):
         rows = np.r_[: 4 * tenth, 4 * tenth + 4 : 40]
         np.testing.assert_allclose(found[:, tenth + 1, rows], radii(points[rows], (3, 5))[:, 0], rtol=1e-10)
         assert (np.delete(found[:, tenth + 1], rows, axis=1) == -1).all()
-
-
-def test_a_twin_is_a_neighbour_at_distance_zero():
-    points = RNG.standard_normal((6, 3)).repeat(2, axis=0)
-    first, second = radii(points, (1, 2))[:, 0]
-    assert (first == 0).all() and (second > 0).all()
-
-
-def test_more_neighbours_than_points_are_refused():
-    with pytest.raises(ValueError, match="5 samples: the 5-th neighbour needs 6"):
-        radii(RNG.standard_normal((5, 2)), (3, 5))

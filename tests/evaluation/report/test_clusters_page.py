@@ -6,12 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from hpcddm.evaluation.report import clusters_page, page, rendering
+from hpcddm.evaluation.report import clusters_page
 from hpcddm.evaluation.report.cluster_facts import CATCH_ALL, FEW_IMAGES, STARVING, ClusterFacts, PartitionFacts
 from hpcddm.evaluation.report.report_content import ClusterContent
 from hpcddm.files import checked_reads
-from hpcddm.stages.data.cluster_report import SELECTED_IMAGES
-from tests.evaluation.report.test_page import Page, content, require_whole
+from tests.evaluation.report.test_page import Page, require_whole
 
 HOSTILE = '<script>alert("1")</script>&amp;\u2028 \U0001f600'
 
@@ -71,13 +70,6 @@ def test_a_warning_begins_behind_its_threshold(sizes, threshold):
     assert warning.startswith(f"Cluster {who} is {what}: ") and f"(the threshold is {threshold:,g})" in warning
 
 
-def test_small_clusters_share_a_warning():
-    assert facts(1000, 1000, 600, 999).warnings() == [
-        "Clusters 2, 3 are starving: 600 to 999 images are few for one network (the threshold is 1,000),"
-        " which may learn them by heart"
-    ]
-
-
 def test_a_cluster_is_not_apart_below_a_silhouette_of_zero():
     assert with_first(EVEN, silhouette=0.0).warnings() == []
     (warning,) = with_first(EVEN, silhouette=-0.001, neighbour=2).warnings()
@@ -123,27 +115,9 @@ def test_the_page_is_whole_and_self_contained(case, tmp_path):
     assert (tmp_path / "clusters.html").read_text() == text
 
 
-@pytest.mark.parametrize("side", [8, 16, 28, 32, 48, 64])
-def test_every_picture_is_shown_at_every_size(side):
-    images = np.zeros((SELECTED_IMAGES, side, side, 3), np.uint8)
-    (cluster,) = rendering.shown_clusters([ClusterContent(0, 99, {"typical": images})], None)
-    ((_, picture),) = cluster["grids"]
-    assert picture["count"] == SELECTED_IMAGES
-
-
 def test_what_people_wrote_is_escaped():
     made = with_first(EVEN, classes=[(HOSTILE, 1.0)], words=[(HOSTILE, 0.5, 0.1)], captions=[HOSTILE])
     made = dataclasses.replace(made, remedy=HOSTILE, compared=HOSTILE)
     text = clusters_page.render(HOSTILE, made, pictures(made))
     assert "<script" not in text and text.isascii()
     assert Page(text).text.count('<script>alert("1")</script>&amp;') == 6
-
-
-def test_the_report_holds_the_same_part_and_does_without_it():
-    made, clusters = facts(9000, 400, 2000), pictures(facts(9000, 400, 2000))
-    report = dataclasses.replace(content(experts=3), clusters=clusters, facts=made)
-    alone, part = (Page(text).text for text in (clusters_page.render("x", made, clusters), page.render(report)))
-    begin, end = "Reasons to doubt these clusters", "At random"
-    assert alone[alone.index(begin) : alone.rindex(end)] == part[part.index(begin) : part.rindex(end)]
-    bare = Page(page.render(dataclasses.replace(report, facts=None, usage={}, curves={}))).text
-    assert "the stage cluster_report, which measures the clusters, was not complete" in bare and begin not in bare

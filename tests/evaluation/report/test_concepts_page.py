@@ -1,6 +1,5 @@
 """The page about the concepts, alone and as a part of the report, and the sentence that it begins with."""
 
-import dataclasses
 import functools
 import json
 import re
@@ -10,12 +9,10 @@ import numpy as np
 import pytest
 
 from hpcddm.evaluation.concepts.summary_text import summarise
-from hpcddm.evaluation.report import concept_images, concepts_page, page
+from hpcddm.evaluation.report import concept_images, concepts_page
 from hpcddm.evaluation.report.concept_facts import MAX_LETTERS, MAX_NEVER, MAX_SHOWN, ConceptFacts, shown_name
-from hpcddm.evaluation.report.report_content import ConceptsContent
 from tests.concept_contents import ARM, DENSE, content, pictures
-from tests.evaluation.report.test_page import CASES as REPORTS
-from tests.evaluation.report.test_page import Page, bare, require_whole
+from tests.evaluation.report.test_page import Page, require_whole
 
 HOSTILE = '<script>alert("{}")</script>&amp;\u2028 \U0001f600\ud83d'
 NAMES = (HOSTILE, 300 * "w" + " {}", "\u732b\u306e{}", "a\x00\x1b[0m{}")
@@ -175,13 +172,3 @@ def test_pictures_are_gathered_under_the_names_of_the_arms(tmp_path):
     with h5py.File(tmp_path / "0.h5") as file:
         assert any(arm.startswith("expert-") for arm in file)
     assert concepts_page.render(made, again) == rendered("everything")
-
-
-def test_the_report_holds_the_same_part_or_nothing_of_it():
-    made = facts("two experts")
-    shown = pictures(made.content, made.pictured())
-    report = bare(REPORTS["usual"])
-    with_part = Page(page.render(dataclasses.replace(report, concepts=ConceptsContent(made, shown))))
-    part = Page(rendered("two experts")).text
-    assert part[part.index(made.answer.headline) :] in with_part.text
-    assert {"href": "#concepts"} in with_part.all("a") and "oncepts" not in page.render(report).partition("<body>")[2]

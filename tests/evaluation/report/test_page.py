@@ -236,14 +236,6 @@ def test_what_speaks_against_the_figures_comes_before_them():
     assert said in text and text.index(said) < text.index("31.9")
 
 
-def test_a_single_arm_is_not_called_best():
-    metrics = content(monolith=False).metrics
-    metrics.update(arms={"top-1": metrics["arms"]["top-1"]}, differences={})
-    assert not page.table(metrics)["top-1"].best
-    assert "Shading marks" in rendered("usual")
-    assert "Shading marks" not in page.render(dataclasses.replace(bare(content()), metrics=metrics))
-
-
 def test_a_distance_that_is_no_number_is_shown_and_never_best_and_one_that_rounds_to_nothing_has_no_sign():
     metrics = content().metrics
     metrics["arms"]["monolith"]["fd"], metrics["floor"]["kid"] = None, -1e-9
@@ -268,15 +260,6 @@ def test_figures_that_are_not_finite_are_null_with_a_reason_and_the_page_says_so
     assert page.render(given).count("not finite") > 5
 
 
-def test_unequal_counts_are_said():
-    assert "Every row has 2,000 images" in rendered("usual")
-    unequal = bare(content())
-    unequal.metrics["arms"]["top-1"]["images"] = 1000
-    text = Page(page.render(unequal)).text
-    assert "Every row has" not in text
-    assert all(words in text for words in ("different numbers of images", "1,000", "2,000"))
-
-
 def test_missing_experts_are_named_on_top_and_at_their_clusters():
     partial = dataclasses.replace(bare(content()), clusters=content().clusters)
     assert "Some experts are missing" not in page.render(partial) and "missing" not in Page(page.render(partial)).text
@@ -288,11 +271,6 @@ def test_missing_experts_are_named_on_top_and_at_their_clusters():
     assert "FLOPs count the experts that are here and the router" in text
 
 
-def test_without_monolith_nothing_speaks_of_it():
-    assert "onolith" in page.render(bare(content()))
-    assert "onolith" not in page.render(bare(content(monolith=False)))
-
-
 def test_a_metric_that_is_left_out_is_named_with_the_reason():
     given = bare(content(lacks=["agreement"]))
     reason = {"agreement": "compares classes, and these images have none"}
@@ -301,29 +279,3 @@ def test_a_metric_that_is_left_out_is_named_with_the_reason():
     assert "Classifier agrees is left out: it compares classes, and these images have none." in text
     assert "Classifier agrees:" not in text and "The classifier is a second network" not in text
     assert "to tell how far an image is rotated" in text
-
-
-def test_flops_have_three_digits_and_a_prefix():
-    texts = [page.flops_text(flops) for flops in (1.234e15, 1e15, 45.67e12, 789e18)]
-    assert texts == ["1.23 PFLOP", "1.00 PFLOP", "45.7 TFLOP", "789 EFLOP"]
-
-
-def test_columns_are_classes():
-    cases = [
-        ([0, 1] * 10, [[0], [1]] * 5),
-        ([*range(10)] * 2, [[number] for number in range(10)]),
-        ([number % 3 for number in range(20)], [[0], [1], [2]] * 3),
-        (list(range(20)), [[number, number + 10] for number in range(10)]),
-        ([5, 6, 7], [[5], [6], [7]]),
-        ([], []),
-    ]
-    assert [page.class_columns(classes) for classes, _ in cases] == [expected for _, expected in cases]
-
-
-def test_small_images_are_enlarged_by_a_whole_factor_and_stay_sharp():
-    images = Page(rendered("usual")).all("img")
-    assert all(image["class"] == "pixelated" for image in images)
-    assert {int(image["width"]) for image in images[:4]} == {2 * (8 * 29 - 1)}
-    assert {int(image["width"]) for image in images[4:]} == {3 * (10 * 29 - 1)}
-    large = Page(rendered("large and in colour")).all("img")[2:]
-    assert all("class" not in image for image in large)

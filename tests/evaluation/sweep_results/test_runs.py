@@ -11,8 +11,8 @@ from hpcddm.pipeline.unit_states import survey_units
 from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import set_aside
 from hpcddm.runs.sweep_index import SweepIndex, link_shared_units, read_index, write_index
-from hpcddm.runs.unit_keys import CAPTIONS, LATENT_SCALE, REPORT
-from tests.helpers import DATA_STAGES, FINAL, FINAL_STAGES, JOINED, LATENT_SPACE, finish
+from hpcddm.runs.unit_keys import CAPTIONS, REPORT
+from tests.helpers import DATA_STAGES, FINAL, FINAL_STAGES, JOINED, finish
 
 MEASURED = {"evaluators", "measure_real"}
 TRAINED = {*DATA_STAGES, *MEASURED, "train", "router"}
@@ -40,12 +40,6 @@ def shared_stages(first, second) -> set[str]:
 def test_shared_is_what_the_varied_key_does_not_reach(sweep_runs, key, values, shared):
     snapshots = {"set": {"experts.training.snapshots": [16, 32]}} if key == "evaluate.snapshot" else {}
     assert shared_stages(*sweep_runs(grid={key: values}, **snapshots)) == shared
-
-
-def test_experts_are_shared_with_a_setting_without_monolith(sweep_runs):
-    both, alone = sweep_runs(grid={"monolith.enabled": [True, False]})
-    same = {key for key in alone.identities if both.identities.get(key) == alone.identities[key]}
-    assert {"train/expert-00", "train/expert-01", "router/all"} <= same and not any("draw" in key for key in same)
 
 
 def test_lists_by_keys_are_made_beside_those_of_the_clusters(sweep_runs, tmp_path):
@@ -81,24 +75,6 @@ def test_captions_that_are_encoded_otherwise_have_a_folder_of_their_own(sweep_ru
     again = sweep_runs(grid=grid)
     assign_owners(again, index)
     assert [one.owners for one in again] == [one.owners for one in found]
-
-
-def test_a_removed_setting_lends_its_captions_to_those_that_encode_them_alike(sweep_runs):
-    values, index = [captioned(8), captioned(9)], SweepIndex()
-    (removed,) = before = sweep_runs(grid={"data.condition": values[:1], "evaluate.guidance": [1.0]})
-    assign_owners(before, index)
-    alike, other = after = sweep_runs(grid={"data.condition": values, "evaluate.guidance": [2.0]})
-    assign_owners(after, index)
-    assert {alike.owners[key] for key in ENCODING} == {removed.label}
-    assert {other.owners[key] for key in ENCODING} == {other.label}
-
-
-def test_a_scale_of_its_own_is_of_the_latents_of_another_setting(sweep_runs):
-    one, other = found = sweep_runs(grid={"data.space": [LATENT_SPACE, LATENT_SPACE | {"scale": 2.0}]})
-    assign_owners(found, SweepIndex())
-    wanted = dict.fromkeys(["latents/train-000", "latents/train-001", "latents/heldout-000"], one.label)
-    wanted[LATENT_SCALE] = other.label
-    assert {key: label for key, label in other.owners.items() if key.startswith("latents/")} == wanted
 
 
 def test_experts_of_one_name_and_other_samples_are_refused_in_a_sweep(sweep_runs, tmp_path):
@@ -158,11 +134,6 @@ def test_a_stage_of_one_other_setting_is_one_link_and_a_mixed_one_has_links_insi
     assert str((logs / "evaluators/extractor").readlink()) == "../../../shift=0/logs/evaluators/extractor"
 
 
-def test_links_stay_true_when_the_sweep_is_moved(made, home, tmp_path):
-    shutil.move(home.root, tmp_path / "moved")
-    assert manifest.read(tmp_path / "moved" / made[1].label / "train/expert-00")
-
-
 def test_what_a_removed_setting_made_is_used_on_and_made_by_another_when_its_run_is_gone(sweep_runs, home):
     settle(sweep_runs(1.0, 2.0), home)
     (left,) = sweep_runs(2.0)
@@ -191,14 +162,6 @@ def test_a_torn_index_is_named_and_not_taken_for_a_new_sweep(home):
     (home.root / "sweep.json").write_text('{"name": "tr')
     with pytest.raises(UserError, match=r"sweep.json: holds no usable JSON .*; remove it"):
         read_index(home)
-
-
-def test_a_folder_of_its_own_is_never_replaced_by_a_link(sweep_runs, home):
-    first, second = sweep_runs(1.0, 2.0)
-    finish(second.units, second.run)
-    settle([first, second], home)
-    assert set(second.owners.values()) == {"guidance=2.0"} and first.owners["train/monolith"] == "guidance=2.0"
-    assert not any(path.is_symlink() for path in second.run.root.rglob("*"))
 
 
 def test_setting_aside_in_one_run_moves_no_folder_of_another(made):

@@ -37,10 +37,3 @@ def test_over_seeds_the_terminal_shows_a_line_for_each_setting_and_arm(capsys):
     print_sweep_table([row(0, 4, 1.0), row(1, 4, 2.0), row(0, 8, 5.0), row(1, 8, 9.0, arms=())])
     shown = capsys.readouterr().out
     assert all(words in shown for words in ("1.50 +- 0.71", "steps=8", "5.00", "1-8: complete"))
-
-
-@pytest.mark.parametrize("lead, first", [("kid", "KID"), ("fd", "FD"), ("of another version", "FD")])
-def test_over_seeds_the_metric_that_leads_comes_first(capsys, lead, first):
-    print_sweep_table([row(0, 4, 1.0), row(1, 4, 2.0, lead=lead)])
-    shown = capsys.readouterr().out
-    assert min(("FD", "KID"), key=shown.index) == first

@@ -13,7 +13,7 @@ from PIL import Image
 from hpcddm.commands.sweep_table import print_sweep_table
 from hpcddm.evaluation.metrics import all_metrics
 from hpcddm.evaluation.sweep_results.plot import best_settings, write_plot
-from hpcddm.evaluation.sweep_results.setting_results import SettingResult, varied_keys, write_csv
+from hpcddm.evaluation.sweep_results.setting_results import SettingResult, write_csv
 from hpcddm.launch.submission import store_experiment
 from hpcddm.launch.sweep_runs import assign_owners
 from hpcddm.runs import manifest
@@ -93,11 +93,6 @@ def test_on_a_narrow_terminal_no_label_is_cut_and_no_number_is_broken(columns, m
         assert len(named) == parts and all(" / " in line and not line.rstrip(" \u2502").endswith("/") for line in named)
 
 
-def test_only_keys_that_differ_are_columns():
-    rows = [result(str(value), 1.0, **{"evaluate.guidance": value, "seed": 0}) for value in (1, 2)]
-    assert varied_keys(rows) == {"evaluate.guidance": "guidance"}
-
-
 LINES = [result(f"g={g}", 10 - g, g=g) for g in (1, 2, 3)]
 BARS = [result(f"g={g},s={s}", 10 - g, g=g, s=s) for g in (1, 2) for s in ("a", "b")]
 
@@ -107,13 +102,6 @@ def test_every_kind_of_sweep_has_a_picture_with_all_arms_in_their_colours(rows, 
     pixels = picture(rows, tmp_path / "table.png").reshape(-1, 3).tolist()
     for colour in ((0x54, 0x53, 0xB0), (0xFB, 0x8E, 0x77)):
         assert pixels.count(list(colour)) > 50, colour
-
-
-def test_the_picture_changes_with_the_metrics_and_the_kind_of_sweep_and_many_settings_fit(tmp_path):
-    other = [*LINES[:2], result("g=3", 3.0, g=3)]
-    many = [result(f"a={a},b={b}", 1.0 + a + b, a=a, b=b) for a in range(12) for b in range(12)]
-    lines, changed, bars, full = (picture(rows, tmp_path / "x.png") for rows in (LINES, other, BARS, many))
-    assert (lines != changed).any() and lines.shape != bars.shape and full.shape[0] < 3000
 
 
 def test_the_kernel_distance_ranks_settings_where_it_ranks_the_arms_of_any(capsys):
@@ -127,11 +115,6 @@ def test_the_kernel_distance_ranks_settings_where_it_ranks_the_arms_of_any(capsy
     print_sweep_table(few[:2])
     said = capsys.readouterr().out
     assert "KID / FD / " in said and "0.5000 / 2.00 / 90.0%" in said
-
-
-def test_without_results_there_is_no_picture(tmp_path):
-    assert not write_plot([result("a=1", None, a=1)], tmp_path / "table.png", "trial")
-    assert not (tmp_path / "table.png").exists()
 
 
 def test_the_last_job_writes_the_table_from_the_files_alone(sweep_runs, home):

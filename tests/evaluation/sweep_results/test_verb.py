@@ -5,8 +5,6 @@ import json
 import shutil
 from dataclasses import replace
 
-import pytest
-
 from hpcddm.commands import sweep as command
 from hpcddm.jobs.spec import read_element_map, read_spec
 from hpcddm.launch import continuation
@@ -16,7 +14,7 @@ from hpcddm.launch.sweep_runs import assign_owners
 from hpcddm.runs import manifest
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.sweep_index import read_index
-from hpcddm.runs.unit_keys import CONTINUATION, REPORT
+from hpcddm.runs.unit_keys import REPORT
 from tests.attempts import write_attempt
 from tests.evaluation.sweep_results.taking import DRAW, Taking, jobs, names
 from tests.helpers import COUNTED, FINAL, finish, write_experiment, write_source
@@ -137,22 +135,6 @@ def test_arrays_are_as_long_as_the_cluster_takes_and_share_the_throttle(sweep):
             assert {name.replace("report/all", DRAW) for name in array.keys} <= waited
 
 
-def test_what_the_queue_does_not_take_remains_and_the_same_command_submits_it(sweep):
-    queue, said = sweep(1.0, 2.0, 3.0, limits=Limits(free_jobs=29, reason="its limit for you"))
-    taken = [name for name in names(queue) if name != CONTINUATION]
-    assert len(taken) == 28 and len(names(queue)) == 29, "the last place is that of the job that submits the rest"
-    assert "5 units remain, for the queue takes no more of your jobs now (its limit for you)" in said
-    again, _ = sweep(1.0, 2.0, 3.0, alive=taken)
-    assert sorted(taken + names(again)) == sorted(set(taken + names(again))) and len(taken + names(again)) == 33
-
-
-def test_a_dry_run_submits_nothing_and_writes_no_setting(sweep, home):
-    queue, said = sweep(1.0, 2.0, options=["--dry-run"])
-    assert queue.submitted == [] and not home.journal.exists() and not (home.root / "sweep.json").exists()
-    assert len(queue.rendered) == said.count("would submit") == 17 and "guidance=2.0/report/all" in said
-    assert queue.checked == ()
-
-
 def test_some_settings_can_be_submitted_alone_and_what_they_share_counts_once(sweep, sweep_runs, home):
     queue, _ = sweep(1.0, 2.0, 3.0, options=["--only", "evaluate.guidance=2.0", "--only", "evaluate.guidance=3.0"])
     evaluated = {name for name in names(queue) if name.endswith("/report/all")}
@@ -177,18 +159,6 @@ def test_settings_that_the_sweep_does_not_have_cannot_be_asked_for(sweep, home):
         assert "sweep.yaml: evaluate.guidance" in said
     _, said = sweep(1.0, 2.0, options=["--only", "evaluate.guidance=4.0"], fails=True)
     assert "no setting of" in said and not home.root.exists()
-
-
-@pytest.mark.parametrize(
-    "key, wrong, named",
-    [
-        ("evaluate.guidance", -2.0, "setting guidance=-2.0: evaluate.guidance"),
-        ("evaluate.images", 400, "error: setting images=400: evaluate.images: 400 balanced images need 100"),
-    ],
-)
-def test_a_wrong_setting_is_named_and_submits_nothing_of_the_others(sweep, home, key, wrong, named):
-    queue, said = sweep(values={"grid": {key: [24, wrong]}}, fails=True)
-    assert named in said and len(said.splitlines()) == 1 and queue.submitted == [] and not home.root.exists()
 
 
 def test_an_experiment_that_changed_is_refused_by_setting_and_key(sweep, sweep_runs, home):
@@ -253,12 +223,3 @@ def test_the_table_shows_what_is_there_and_why_the_rest_is_not(sweep, home, swee
     assert rows["guidance=2.0", ""]["state"].startswith(f"{DRAW} failed") and rows["guidance=3.0", ""]["fd"] == ""
     assert (home.root / "table.png").read_bytes().startswith(b"\x89PNG")
     assert len(names(queue)) == 33 and len(Journal(home.journal).submissions()) == len(queue.submitted)
-
-
-def test_an_old_report_is_not_taken_for_that_of_the_setting(sweep, home, sweep_runs):
-    sweep(1.0)
-    (first,) = sweep_runs(1.0)
-    finish_all([first])
-    (first.run.unit("train/monolith") / "output.bin").write_bytes(b"torn")
-    _, said = sweep(1.0, options=["--table"])
-    assert "1.50" not in said and "train/monolith damaged" in said

@@ -117,14 +117,6 @@ def test_what_is_there_already_need_not_be_free(planned):
     assert 0 < again.kept < fresh.kept and again.files < fresh.files
 
 
-def test_a_site_that_keeps_no_states_needs_less_once_all_is_trained(planned):
-    unit = next(unit for unit in planned.units if unit.key == MONOLITH)
-    keeping, dropping = (planned.estimate(unit, keep_states=keep) for keep in (True, False))
-    experts = planned.experiment.experts
-    state = disk_sizes.state_bytes(experts.model.parameters(planned.experiment.data), experts.training)
-    assert keeping.kept - dropping.kept == dropping.working - keeping.working == state
-
-
 def test_states_are_planned_for_units_that_may_train_together_and_files_for_attempts_and_ranks(tmp_path):
     write_source(tmp_path / "images")
     experiment, run, site = tiny(tmp_path), RunDir(tmp_path / "run"), load_site("slurm")
@@ -139,8 +131,3 @@ def test_states_are_planned_for_units_that_may_train_together_and_files_for_atte
     assert needed(2) - needed(1) == one.working == needed(3) - needed(2)
     assert needed(4) == needed(3) and units[0].key == MONOLITH
     assert two.files - one.files == disk_estimates.ATTEMPT_FILES + 2 * disk_estimates.RANK_FILES and two.kept > one.kept
-
-
-def test_the_free_room_of_a_folder_that_is_not_there_yet_is_that_of_its_parent(tmp_path):
-    parent, child = disk_estimates.free_space(tmp_path), disk_estimates.free_space(tmp_path / "a" / "b")
-    assert abs(parent[0] - child[0]) < 1e9 and child[0] > 0

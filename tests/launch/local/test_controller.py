@@ -93,31 +93,6 @@ def test_kill_leaves_no_rank_and_a_server_that_died_is_named(launcher, tmp_path)
     assert not launcher.is_running(job)
 
 
-LINKED = f"""
-import os
-from pathlib import Path
-from hpcddm.launch.local import controller, fork_server
-run = controller.control
-def planted(folder):
-    os.link(folder.parent / "precious", folder / f"{{os.getpid()}}_0_log.out")
-    run(folder)
-controller.control = planted
-{IMPATIENT}
-"""
-
-
-def test_an_output_that_has_another_name_ends_it_in_one_line(launcher, tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(fork_server, "SERVER", ("-c", LINKED))
-    precious = launcher.run.root / "precious"
-    precious.write_text("precious")
-    job = start(launcher, tmp_path)
-    wait_for(lambda: not launcher.is_running(job))
-    said = capfd.readouterr().err
-    assert said.startswith("error: ") and said.count("\n") == 1
-    assert "_0_log.out: has another name, too (a hard link); " in said
-    assert precious.read_text() == "precious"
-
-
 LAUNCHER = """
 import sys
 from pathlib import Path

@@ -1,6 +1,5 @@
 """Verdicts from what jobs left behind, for everything that goes wrong on clusters other than the testbed."""
 
-import importlib
 import json
 import re
 from pathlib import Path
@@ -8,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from hpcddm.config.site import Site
-from hpcddm.launch.selftest import node
 from hpcddm.launch.selftest.check_results import CheckVerdict
 from hpcddm.launch.selftest.checks import (
     accounting,
@@ -23,7 +21,6 @@ from hpcddm.launch.selftest.checks import (
     time_left,
 )
 from hpcddm.launch.selftest.evidence import Evidence
-from tests.helpers import REPOSITORY
 
 STARTED = 1_000_000.0
 LIMIT = 7
@@ -205,13 +202,3 @@ def test_sacct_against_what_the_site_says(evidence, monkeypatch):
     assert accounting.evaluate(evidence).verdict is OK
     row = accounting.evaluate(with_site(evidence, has_sacct=False))
     assert row.verdict is WARN and "has_sacct: true" in row.advice
-
-
-CHECKS = sorted((REPOSITORY / "hpcddm/launch/selftest/checks").glob("[a-z]*.py"))
-
-
-@pytest.mark.parametrize("file", CHECKS, ids=lambda file: file.stem)
-def test_every_file_of_the_room_is_one_check_with_its_steps_on_the_nodes(file):
-    module = importlib.import_module(f"hpcddm.launch.selftest.checks.{file.stem}")
-    steps = [step for step in node.STEPS.values() if getattr(step, "func", step).__module__ == module.__name__]
-    assert bool(steps) == hasattr(module, "observe") and callable(module.evaluate)

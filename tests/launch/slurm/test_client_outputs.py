@@ -54,11 +54,6 @@ def slurm(tmp_path):
     return SlurmLauncher(Site(name="here", scheduler="slurm"), RunDir(tmp_path))
 
 
-def test_there_are_captures_of_old_and_new():
-    versions = {folder.name.removeprefix("slurm-").rpartition(".")[0] for folder in FOLDERS}
-    assert {"22.05", "24.11", "26.05"} <= versions
-
-
 @pytest.fixture
 def controller(captured, monkeypatch):
     """A cluster that answers as captured."""

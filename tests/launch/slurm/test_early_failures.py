@@ -14,7 +14,7 @@ from hpcddm.launch.base import ArraySpec, SubmissionRefused
 from hpcddm.launch.slurm import early_failures as module
 from hpcddm.launch.slurm import launcher as slurm_launcher
 from hpcddm.launch.slurm.client import SlurmUnavailable
-from hpcddm.launch.slurm.early_failures import EarlyFailure, blame_nodes, find_early_failures, first_node, is_node_fault
+from hpcddm.launch.slurm.early_failures import EarlyFailure, blame_nodes, find_early_failures, is_node_fault
 from hpcddm.launch.slurm.slurm_cluster import SlurmCluster, SlurmPartition
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.job import JobId
@@ -99,10 +99,6 @@ def test_the_node_is_to_blame_where_its_like_began_elsewhere(run, is_later):
     assert blames(run)
 
 
-def test_the_script_starts_on_the_first_node_of_a_list():
-    assert [first_node(text) for text in ("h[01-2,5]", "h7,h9", "h7", "")] == ["h01", "h7", "h7", ""]
-
-
 def excluded(run, monkeypatch, cluster=None, **site):
     """Nodes that an array excludes at a site whose partition has four, behind its launcher and itself."""
     monkeypatch.setattr(SlurmCluster, "partitions", {"main": SlurmPartition("main", True, 60, 4, 4)})
@@ -166,10 +162,3 @@ def test_where_sbatch_has_no_nodes_left_the_key_that_allows_them_is_named(run, m
 
 def refuse(executor):
     raise SubmissionRefused("sbatch refused x: Invalid node name")
-
-
-def test_units_without_a_stage_in_a_journal_of_others_say_nothing_of_a_node(run):
-    token = submit(run, [*UNITS, "table", "x"])
-    assert not blames(run)
-    begin(run, token, "n1")
-    assert blames(run)

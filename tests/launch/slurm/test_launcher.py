@@ -77,22 +77,6 @@ def test_every_directive_stands_before_the_first_command_and_what_a_site_does_no
     assert not [line for line in directives(script) if any(word in line for word in words)]
 
 
-WAYS = {
-    "scontrol": "by 'scontrol requeue' in this script, or by Slurm; never again after 3 attempts in a row",
-    "resubmit": "by 'sbatch' in this script; never again after 3 attempts in a row",
-    "none": "not by this script",
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_name_dependencies_and_limit_of_requeueing_come_first(tmp_path, way):
-    lines = rendered(tmp_path, requeue=way, max_excluded_nodes=7).splitlines()
-    assert lines[1] == "#SBATCH --job-name=tiny-train" and "--job-name=tiny-train-TOKEN" in lines[2]
-    assert lines[3] == "# Waits for  nothing" and WAYS[way] in lines[4]
-    assert any("7 times at most" in line for line in lines[5:7]) == (way == "scontrol")
-    assert any("12 where" in line for line in lines[4:6]) == (way != "none")
-
-
 @pytest.fixture
 def own(tmp_path, monkeypatch):
     """Write a part of the user's own template into the working directory, and return its path."""

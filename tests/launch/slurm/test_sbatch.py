@@ -59,11 +59,6 @@ def submit(monkeypatch, tmp_path):
     return submitted
 
 
-def test_a_plain_success_asks_nothing_further(submit):
-    cluster = FakeCluster((True, "fine"))
-    assert (submit(cluster), cluster.calls, cluster.polls, cluster.slept) == ("101", 1, 0, [])
-
-
 @pytest.mark.parametrize("how", ["hangs", "killed", "babbles", TIMED_OUT])
 @pytest.mark.parametrize("more", [{}, {"late": {"101": 5}}, {"silent": 3}], ids=["at once", "underway", "silent"])
 def test_what_was_accepted_without_an_answer_is_found_and_not_submitted_again(submit, how, more):

@@ -6,11 +6,9 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
-from submitit.core.utils import DelayedSubmission
 
 from hpcddm.config.site import Site
 from hpcddm.errors import UserError
-from hpcddm.jobs.entry import run_element
 from hpcddm.launch.base import ArraySpec, Job
 from hpcddm.launch.slurm import launcher as slurm_launcher
 from hpcddm.launch.slurm import queue_jobs, sbatch
@@ -92,13 +90,6 @@ def test_the_longest_array_is_the_smaller_of_two_limits(monkeypatch):
         assert SlurmCluster().max_array == longest, parameters
 
 
-def test_only_names_that_can_be_in_the_queue_are_asked_for(launcher, asked):
-    jobs = {"a": "81", "b": None, "c": "83"}
-    known = [submission(["router/all"], name * 12, time, "t", job) for time, (name, job) in enumerate(jobs.items())]
-    assert launcher.states(known) == {}
-    assert f"--name=t-{'b' * 12},t-{'c' * 12}" in asked.commands[0]
-
-
 def test_no_answer_is_unknown_and_not_an_empty_queue(launcher, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert launcher.states([submission(["router/all"])]) is None
@@ -154,28 +145,6 @@ def test_what_a_partition_allows_is_left_to_sbatch_to_judge(tmp_path, asked, sit
     assert [*asked.keywords[0]] == ["script"] and len(asked.commands) == 1, "one call for a shape, not for each array"
 
 
-def test_one_pickle_and_one_map_serve_an_array_and_are_there_before_sbatch(tmp_path, monkeypatch):
-    run, launcher = RunDir(tmp_path), create(tmp_path, has_sacct=False)
-    specs = [run.spec(f"train/expert-0{index}") for index in range(3)]
-    resources = launcher.site.resources_for("train")
-    train = ArraySpec("tiny-train", ["a", "b", "c"], specs, resources, [JobId("5"), JobId("6")], 3)
-    seen = []
-
-    def call(*command, variables):
-        assert variables == {}, "a run without a contract has no key"
-        seen.append((command, sorted(path.name for path in run.jobs.iterdir())))
-        return subprocess.CompletedProcess(command, 0, "77;cluster\n", "")
-
-    monkeypatch.setattr(sbatch, "call_slurm", call)
-    assert launcher.submit(train, TOKEN, "0001-train.sbatch") == "77"
-    ((command, files),) = seen
-    assert files == [f"{TOKEN}.json", f"{TOKEN}.pkl"]
-    flags = ("--parsable", f"--job-name=tiny-train-{TOKEN}", "--dependency=afterany:5:6")
-    assert command == ("sbatch", *flags, str(run.scripts / "0001-train.sbatch"))
-    function = DelayedSubmission.load(run.jobs / f"{TOKEN}.pkl").function
-    assert (function.func, function.args) == (run_element, (str(run.jobs / f"{TOKEN}.json"),))
-
-
 KINDS = {
     "a hard link": (os.link, ": has another name, too (a hard link)"),
     "a link": (lambda target, path: path.symlink_to(target), " is a link"),
@@ -195,16 +164,6 @@ def test_what_slurm_would_write_to_behind_its_name_is_refused_before_anything(tm
         launcher.check([array(launcher)])
     assert str(error.value).startswith(f"{path}{reason}") and not asked.commands
     assert "\n" not in str(error.value) and precious.read_text() == "precious"
-
-
-def test_what_an_earlier_submission_left_is_no_reason_to_refuse(launcher, asked):
-    jobs = launcher.run.jobs
-    (jobs / "east").mkdir(parents=True)
-    for name in ("77_0.out", f"{TOKEN}.json", f"{TOKEN}.pkl", "never.stop"):
-        (jobs / name).write_text("")
-    for folder in (jobs, jobs / "east"):
-        (folder / "77_0_submitted.pkl").symlink_to(jobs / f"{TOKEN}.pkl")
-    launcher.check([array(launcher)])
 
 
 @pytest.mark.parametrize("words, is_refused", [("QOSMaxSubmitJobPerUserLimit", False), ("Invalid account", True)])

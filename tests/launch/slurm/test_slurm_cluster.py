@@ -9,7 +9,7 @@ from hpcddm.config.site import Site
 from hpcddm.jobs.resource_requests import parse_minutes
 from hpcddm.launch.slurm import slurm_cluster
 from hpcddm.launch.slurm.client import SlurmUnavailable
-from hpcddm.launch.slurm.slurm_cluster import UNLIMITED, SlurmCluster, submit_limit
+from hpcddm.launch.slurm.slurm_cluster import UNLIMITED, SlurmCluster
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 CONFIG = """Configuration data as of 2026-11-20T09:00:00
@@ -72,12 +72,6 @@ def limits(wanted=10, **keys):
     return SlurmCluster().limits(site(**keys), wanted)
 
 
-def test_partitions(asked):
-    main, tiny = SlurmCluster().partitions.values()
-    assert (main.name, main.is_default, main.max_minutes, main.max_nodes) == ("main", True, 49 * 60 + 30, 4)
-    assert (tiny.is_default, tiny.max_minutes, tiny.max_nodes) == (False, UNLIMITED, 2)
-
-
 def test_times():
     times = {"01:00:00": 60, "1-00:00:00": 1440, "UNLIMITED": UNLIMITED, "": UNLIMITED, "00:30:59": 30}
     assert {text: parse_minutes(text) or UNLIMITED for text in times} == times
@@ -86,12 +80,6 @@ def test_times():
 def test_the_size_of_an_array_and_the_room_for_jobs_come_from_the_cluster(asked):
     found = limits()
     assert (found.max_array, found.free_jobs) == (8, 37) and "3 of 40 are taken" in found.reason
-
-
-def test_each_thing_is_asked_for_once_however_many_jobs_there_are(asked):
-    for number, wanted in enumerate((3, 40, 4000), start=1):
-        limits(wanted)
-        assert len(asked.commands) == 3 * number
 
 
 def test_a_site_key_comes_first_asks_for_no_limits_and_leaves_never_less_than_no_room(asked):
@@ -126,9 +114,3 @@ def test_a_controller_that_keeps_its_limits_to_itself_has_none_and_one_without_a
     asked["config"] = None
     with pytest.raises(SlurmUnavailable):
         limits()
-
-
-def test_the_limit_is_that_of_the_account_that_the_site_names_and_not_of_others():
-    accounts = {None: 40, "grp": 40, "rich": None}
-    assert {account: submit_limit(LIMITS, site(account=account)) for account in accounts} == accounts
-    assert submit_limit(LIMITS.replace(f"{ME}({os.getuid()})", "x(4711)"), site()) is None

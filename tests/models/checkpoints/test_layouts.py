@@ -1,6 +1,5 @@
 """The public layouts against diffusers, which is an independent implementation; it must be installed."""
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,7 +7,6 @@ import pytest
 import torch
 from diffusers import DiTTransformer2DModel
 
-from hpcddm.config.conditions import ConditionForm
 from hpcddm.errors import UserError
 from hpcddm.models import dit
 from hpcddm.models.checkpoints import diffusers_dit, file_formats, original_dit
@@ -168,11 +166,6 @@ def test_a_table_of_other_values_stays_refused_in_every_precision(dtype, bound):
         refused_table(with_table(change, dtype))
 
 
-def test_float32_weights_that_are_not_rounded_keep_the_bound_of_float32():
-    load("original_dit", ORIGINAL | {"pos_embed": ORIGINAL["pos_embed"] + 5e-5})
-    refused_table(ORIGINAL | {"pos_embed": ORIGINAL["pos_embed"] + 1.5e-4})
-
-
 def test_what_diffusers_stores_comes_back_to_the_bit_and_is_the_same_network_as_the_original_layout():
     tensors, info = load("diffusers_dit", DIFFUSERS, None, config=CONFIG)
     again, config = diffusers_dit.dump(tensors, info)
@@ -206,12 +199,6 @@ def test_the_spacing_of_times_is_the_files_own_or_else_the_targets_which_is_said
     assert any(f"spaced: taken to be {like}" in note for note in info.notes) == (own is None)
 
 
-def test_blocks_with_different_embeddings_are_refused():
-    name = "transformer_blocks.1.norm1.emb.timestep_embedder.linear_2.bias"
-    with pytest.raises(UserError, match="weights.pt: block 1 has another embedding .*trunk.embed_time.2.bias"):
-        load("diffusers_dit", DIFFUSERS | {name: DIFFUSERS[name] + 1e-3}, None, config=CONFIG)
-
-
 @pytest.mark.parametrize(
     "changes, message",
     [
@@ -241,12 +228,3 @@ def test_a_state_dict_that_is_not_quite_this_layout_is_refused(name, values, mes
     tensors = {key: one for key, one in (ORIGINAL | {name: values}).items() if one is not None}
     with pytest.raises(UserError, match=f"weights.pt: .*{message}"):
         load("original_dit", tensors)
-
-
-@pytest.mark.parametrize("key, value", [("modulation", "single"), ("condition", "none"), ("qk_norm", True)])
-def test_what_diffusers_has_no_model_for_is_not_exported(key, value):
-    tensors, info = load("original_dit")
-    form = ConditionForm(value if key == "condition" else "class")
-    other = replace(info, model=info.model.model_copy(update={key: value}), condition=form)
-    with pytest.raises(UserError, match=f"DiTTransformer2DModel is a dit with .*{key} {value}"):
-        diffusers_dit.dump(tensors, other)

@@ -1,11 +1,9 @@
 """Which weights of a file are read, under which names, and that the notes say so."""
 
 import argparse
-import json
 
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch.optim.swa_utils import AveragedModel
 
 from hpcddm.errors import UserError
@@ -33,26 +31,6 @@ def equal(one, other):
 def saved(tmp_path, content):
     torch.save(content, tmp_path / "x.pt")
     return file_formats.read_checkpoint(tmp_path / "x.pt")
-
-
-AVERAGES = "ema ema_model model_ema ema_state_dict state_dict_ema ema_0.9999 swa EMA modelEMA modelEma emaModel".split()
-
-
-@pytest.mark.parametrize("key", [*AVERAGES, "averages", "average_model", "polyak"])
-def test_an_average_comes_first_under_any_of_its_names_and_the_note_names_both(tmp_path, key):
-    for raw in ("model", "state_dict", "module"):
-        content = {raw: RAW, "opt": OPTIMISER, key: AVERAGE, "ema_decay": torch.tensor(0.999), "epoch": 3}
-        found = saved(tmp_path, content)
-        assert equal(found.tensors, AVERAGE)
-        assert found.notes == (f"weights taken: '{key}'; not taken: '{raw}', 'opt'",)
-
-
-@pytest.mark.parametrize("key, sequence", [("ema", list), ("model_ema", tuple)])
-def test_an_average_without_names_has_those_of_the_raw_weights_in_their_order(tmp_path, key, sequence):
-    found = saved(tmp_path, {key: sequence(AVERAGE.values()), "model": RAW})
-    assert equal(found.tensors, AVERAGE)
-    said = f"weights taken: '{key}', a list that has the names of 'model' in their order; not taken: 'model'"
-    assert found.notes == (said,)
 
 
 EMA = "'ema'; not taken: 'model'"
@@ -97,13 +75,6 @@ def test_averages_as_packages_keep_them_are_taken(tmp_path, content, notes):
     assert not any(values.requires_grad for values in found.tensors.values())
 
 
-@pytest.mark.parametrize("nothing", [{}, None, "ema.pt", [], {"decay": 0.999, "updates": torch.tensor(3)}])
-def test_where_an_average_holds_no_weights_the_raw_ones_are_taken_and_said(tmp_path, nothing):
-    found = saved(tmp_path, {"ema": nothing, "model": RAW})
-    assert equal(found.tensors, RAW)
-    assert found.notes == ("weights taken: 'model'",)
-
-
 @pytest.mark.parametrize(
     "content, message",
     [
@@ -130,21 +101,6 @@ def test_weights_that_cannot_be_told_apart_or_read_are_refused_by_name(tmp_path,
         saved(tmp_path, content)
 
 
-PREFIXES = "module. _orig_mod. model. net. module._orig_mod. _orig_mod.module. module.module. ema.model."
-
-
-@pytest.mark.parametrize("prefix", PREFIXES.split())
-@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
-def test_a_prefix_that_all_names_share_is_taken_off_and_said(tmp_path, prefix, suffix):
-    tensors, file = named(prefix, AVERAGE), tmp_path / f"x{suffix}"
-    save_file(tensors, file) if suffix == ".safetensors" else torch.save(tensors, file)
-    found = file_formats.read_checkpoint(file)
-    assert equal(dict(sorted(found.tensors.items())), dict(sorted(AVERAGE.items())))
-    said = f"prefix '{prefix}' taken off the names of the tensors"
-    assert found.notes == ((said,) if suffix == ".safetensors" else (ALL, said))
-    assert file_formats.recognise_layout(found) == "original_dit"
-
-
 def own_network():
     data = network_data(public.CHANNELS, public.SIDE, public.NUM_CLASSES)
     return dit.DiT(dit.DiTSettings(name="dit", width=64, depth=2, heads=4, patch=2), data)
@@ -164,18 +120,6 @@ def test_what_torchs_own_wrappers_save_is_the_network_in_them(tmp_path, wrapped,
     assert equal(found.tensors, network.state_dict())
     assert file_formats.recognise_layout(found) == "hpcddm"
     assert all(expected in note for expected, note in zip([ALL, *notes], found.notes, strict=True))
-
-
-@pytest.mark.parametrize("tensors", [AVERAGE, public.as_diffusers(AVERAGE), own_network().state_dict()])
-def test_the_names_of_a_layout_stay_as_they_are(tmp_path, tensors):
-    file = tmp_path / file_formats.DIFFUSERS_WEIGHTS
-    save_file({name: values.clone() for name, values in tensors.items()}, file)
-    (tmp_path / "config.json").write_text(json.dumps(public.diffusers_config()))
-    found = file_formats.read_checkpoint(tmp_path)
-    assert found.tensors.keys() == tensors.keys() and found.notes == ()
-    wrapped = saved(tmp_path, named("model.", tensors))
-    assert equal(wrapped.tensors, tensors)
-    assert file_formats.recognise_layout(wrapped) == file_formats.recognise_layout(found)
 
 
 @pytest.mark.parametrize(
@@ -204,9 +148,3 @@ def test_arguments_as_mapping_or_namespace_tell_a_sit_from_a_dit(tmp_path, wrap)
         assert file_formats.recognise_layout(found) == name
         _, info = file_formats.layout(name).load(found, public.LIKE)
         assert any("no tensor tells SiT from DiT" in note for note in info.notes) != tells
-
-
-def test_an_average_whose_names_have_lost_their_dots_is_refused_by_name(tmp_path):
-    flat = {f"model_ema.{name.replace('.', '')}": values for name, values in AVERAGE.items()}
-    with pytest.raises(UserError, match="such as blocks0.*; weights taken: names that begin with 'model_ema.'; not ta"):
-        file_formats.recognise_layout(saved(tmp_path, {"state_dict": named("model.", RAW) | flat}))
