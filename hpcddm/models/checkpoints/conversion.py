@@ -33,8 +33,6 @@ CLASSES = "trunk.embed_class.weight"
 TIME, TEXT, POOLED = "trunk.embed_time", "trunk.embed_text", "trunk.embed_pooled.0"
 TRUNK_MODULATION = "trunk.modulation"
 PARAMETERS = ("weight", "bias")
-CURVE_TIMES = 1001
-"""Number of equally spaced times for the fit of the last layer's modulation."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,9 @@ def convert(
 
 
 def _check(source: CheckpointInfo, target: Target) -> None:
-    for key in ("name", "width", "depth", "heads", "time_spacing"):
+    # Blocks that share a layer have none of their own to begin with.
+    single = ["modulation"] if source.model.modulation == "single" else []
+    for key in ("name", "width", "depth", "heads", "time_spacing", *single):
         have, want = getattr(source.model, key), getattr(target.model, key)
         if have != want:
             raise UserError(
@@ -226,39 +226,6 @@ def _fold_modulation(work: _Conversion) -> None:
             work.remove(f"{name}.{kind}", "folded", "into what the blocks share, and tables")
 
 
-def _unfold_modulation(work: _Conversion) -> None:
-    """Convert adaLN-single to adaLN-zero: each block gets the shared layer with its own table in the bias, exactly.
-
-    The last layer's vectors table + e are not linear in s = silu(e). They are approximated by W s + b with diagonal W
-    and b = table + e - W s at `REFERENCE_TIME` and the null class, where the result is exact; W minimises the squared
-    error over the other times.
-    """
-    shared = f"{TRUNK_MODULATION}.weight"
-    if (work.source.model.modulation, work.target.model.modulation) != ("single", "zero"):
-        return
-    names = [f"trunk.blocks.{block}" for block in range(work.source.model.depth)]
-    if f"{names[0]}.table" not in work.tensors or shared not in work.tensors:
-        return
-    weight, bias = work.linear(TRUNK_MODULATION)
-    like = work.tensors[shared]
-    for name in names:
-        table = work.take(f"{name}.table", "folded", "into the bias of the block's own layer").double()
-        work.put(f"{name}.modulation.weight", weight, like, "what the blocks shared, exact")
-        work.put(f"{name}.modulation.bias", bias + table.flatten(), like, "what the blocks shared and its table, exact")
-    spacing = work.source.model.time_spacing
-    reference = reference_embedding(work.tensors, spacing)
-    embeddings = embeddings_at(work.tensors, torch.linspace(0, 1, CURVE_TIMES, dtype=torch.float64), spacing)
-    active, change = F.silu(reference), embeddings - reference
-    moved = F.silu(embeddings) - active
-    slope = (moved * change).sum(0) / moved.square().sum(0).clamp_min(torch.finfo(torch.float64).tiny)
-    table = work.take("table", "folded", "into the last layer's own modulation").double()
-    reason = f"exact at t = {REFERENCE_TIME}, null class; elsewhere table + e fitted by a diagonal of silu(e)"
-    work.put("modulation.weight", slope.diag().repeat(LAST_VECTORS, 1), like, reason)
-    work.put("modulation.bias", (table + reference - slope * active).flatten(), like, reason)
-    for kind in PARAMETERS:
-        work.remove(f"{TRUNK_MODULATION}.{kind}", "folded", "into the blocks' own layers")
-
-
 def _fit_sigma(work: _Conversion) -> None:
     """Remove the head's rows of sigma, or append them as zeros; the rows of the prediction come first."""
     have, want = work.source.model.learned_sigma, work.target.model.learned_sigma
@@ -281,7 +248,6 @@ RULES: tuple[Callable[[_Conversion], None], ...] = (
     _new_classes,
     _reset_text,
     _fold_modulation,
-    _unfold_modulation,
     _fit_sigma,
 )
 """Rules in order; the null class must be in the embedding before the modulation is folded."""
@@ -289,13 +255,9 @@ RULES: tuple[Callable[[_Conversion], None], ...] = (
 
 def reference_embedding(tensors: dict[str, Tensor], time_spacing: str = "original") -> Tensor:
     """Compute the embedding (D,) in float64 of `REFERENCE_TIME` plus, if there are classes, the null class."""
-    return embeddings_at(tensors, torch.tensor([REFERENCE_TIME], dtype=torch.float64), time_spacing)[0]
-
-
-def embeddings_at(tensors: dict[str, Tensor], t: Tensor, time_spacing: str) -> Tensor:
-    """Compute the embeddings (N, D) in float64 of times t (N,) plus, if there are classes, the null class."""
+    t = torch.tensor([REFERENCE_TIME], dtype=torch.float64)
     first, second = ([tensors[f"{TIME}.{layer}.{kind}"].double() for kind in PARAMETERS] for layer in (0, 2))
-    embedding = F.linear(F.silu(F.linear(time_waves(t, time_spacing).double(), *first)), *second)
+    (embedding,) = F.linear(F.silu(F.linear(time_waves(t, time_spacing).double(), *first)), *second)
     return embedding + tensors[CLASSES][-1].double() if CLASSES in tensors else embedding
 
 

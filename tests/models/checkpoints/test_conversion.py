@@ -9,9 +9,10 @@ import torch.nn.functional as F
 
 from hpcddm.config import variants
 from hpcddm.config.conditions import ConditionForm
+from hpcddm.errors import UserError
 from hpcddm.models import dit, mmdit
 from hpcddm.models.checkpoints import original_dit
-from hpcddm.models.checkpoints.base import CheckpointContent
+from hpcddm.models.checkpoints.base import CheckpointContent, CheckpointInfo
 from hpcddm.models.checkpoints.conversion import REFERENCE_TIME, VERDICTS, Target, convert
 from hpcddm.models.checkpoints.file_formats import layout
 from hpcddm.models.layers import sinusoids, unpatchify
@@ -79,6 +80,12 @@ def near(found, expected, tolerance=1e-12, **words):
     torch.testing.assert_close(found, expected, rtol=0, atol=tolerance, **words)
 
 
+def test_the_same_network_is_kept_to_the_bit():
+    made, verdicts, _ = converted()
+    assert set(verdicts.values()) == {"kept"}
+    assert all(torch.equal(made.tensors[name], TENSORS[name]) for name in TENSORS)
+
+
 def test_a_network_of_latents_with_four_channels_is_kept_in_those_of_an_autoencoder():
     latents = network_data(3, 32, 10, name="autoencoder", autoencoder={"name": "kl_small", "factor": 4, "channels": 4})
     assert latents.x_shape == (4, 8, 8)
@@ -108,6 +115,14 @@ def test_another_prediction_resets_the_last_linear_layer_alone():
     kept, verdicts, _ = converted(objective=FLOW, learned_sigma=False, keep_head=True)
     assert set(verdicts.values()) == {"kept"}
     assert torch.equal(kept.tensors["head.weight"], TENSORS["head.weight"][:16])
+
+
+def test_without_classes_it_is_the_network_of_the_null_class():
+    _, verdicts, network = converted(condition="none")
+    assert verdicts["trunk.embed_class.weight"] == verdicts["trunk.embed_time.2.bias"] == "folded"
+    after = outputs_of(network)
+    near(after, outputs_of(OLD, classes=10))
+    assert (after - outputs_of(OLD, classes=3)).abs().max() > 1e-3
 
 
 def test_with_text_it_begins_as_the_network_of_the_null_class_whatever_the_text():
@@ -143,30 +158,11 @@ def test_at_the_reference_the_folded_network_says_the_same_and_elsewhere_it_does
     assert distance(REFERENCE_TIME) < 1e-11 and distance(0.9) > 1e-3
 
 
-@pytest.mark.parametrize("form, spacing", [("class", "original"), ("none", "original"), ("class", "diffusers")])
-def test_unfolded_modulation_is_the_old_one_in_every_block_and_at_the_reference_in_the_last_layer(form, spacing):
-    single, data = INFO.model.model_copy(update={"modulation": "single", "time_spacing": spacing}), told(DATA, form)
-    tensors = shaken(single, data)
-    info = replace(INFO, model=single, condition=ConditionForm(form))
-    made, verdicts, new = converted(tensors, info, form=form, modulation="zero")
-    folded = {name for name, verdict in verdicts.items() if verdict == "folded"}
-    assert {"table", "modulation.bias", "trunk.modulation.weight", "trunk.blocks.1.table"} <= folded
-    assert "reset" not in verdicts.values() and "exact at t = 0.5" in made.verdicts["modulation.weight"][1]
-    old = build(tensors, single, data)
-    t = torch.tensor([0.0, 0.1, REFERENCE_TIME, 0.9, 1.0], dtype=torch.float64)
-    null = torch.full((5,), 10)
-    (each, last), (each_new, last_new) = old.trunk.conditions(t, null), new.trunk.conditions(t, null)
-    for before, after in zip(old.trunk.blocks, new.trunk.blocks, strict=True):
-        expected = torch.cat(before.vectors(each), dim=1).flatten(1)
-        near(torch.cat(after.vectors(each_new), dim=1).flatten(1), expected)
-        assert expected.std() > 0.1
-    expected, found = (torch.cat(one.vectors(given), 1) for one, given in ((old, last), (new, last_new)))
-    near(found[2], expected[2])
-    # Nearer than a layer that would only say the reference's vectors.
-    error, constant = (found - expected).square().mean(), (expected[2:3] - expected).square().mean()
-    assert 0 < error < 0.5 * constant
-    x = torch.randn(1, 4, 8, 8, dtype=torch.float64)
-    near(*(one.normalised(x, t[2:3], null[:1]) for one in (new, old)), 1e-11)
+def test_blocks_that_share_their_modulation_get_none_of_their_own():
+    single, _, _ = converted(modulation="single")
+    between = replace(INFO, model=INFO.model.model_copy(update={"modulation": "single"}))
+    with pytest.raises(UserError, match="modulation is zero and the source's is single; conversion keeps it"):
+        converted(single.tensors, between, modulation="zero")
 
 
 @pytest.mark.parametrize("modulation", ["zero", "single"])
@@ -181,6 +177,14 @@ def test_new_classes_begin_as_the_unconditional_network_and_others_as_the_null_c
     x, t = torch.randn(3, 4, 8, 8, dtype=torch.float64), torch.full((3,), REFERENCE_TIME, dtype=torch.float64)
     expected = build(tensors, info.model).normalised(x, t, torch.full((3,), 10))
     near(after.normalised(x, t, torch.tensor([0, 5, data.num_classes])), expected, 1e-11)
+
+
+def test_classes_in_the_place_of_text_begin_as_zero():
+    text = replace(INFO, condition=ConditionForm.TEXT, encoder="words")
+    made, verdicts, _ = converted(shaken(INFO.model, told(DATA, "text")), text)
+    assert verdicts["trunk.embed_class.weight"] == "reset"
+    assert made.tensors["trunk.embed_class.weight"].shape == (11, public.WIDTH)
+    assert not made.tensors["trunk.embed_class.weight"].any()
 
 
 @pytest.mark.parametrize("encoder, reset", [("words", False), (None, False), ("minilm", True)])
@@ -213,3 +217,30 @@ def test_what_does_not_fit_is_reset_and_nothing_else(changes, data, reset):
     wanted = network_data(**{"channels": 4, "image_size": 8, "num_classes": 10} | data)
     _, verdicts, _ = converted(data=wanted, **changes)
     assert {name for name, verdict in verdicts.items() if verdict != "kept"} == reset
+
+
+def test_new_tensors_depend_on_the_seed_only():
+    torch.manual_seed(11)
+    aim = Target(INFO.model, told(DATA, "text"), EPSILON)
+    makes = [convert(TENSORS, INFO, aim, seed).tensors for seed in (0, 0, 1)]
+    state = torch.get_rng_state()
+    torch.manual_seed(11)
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(torch.equal(makes[0][name], makes[1][name]) for name in makes[0])
+    assert not torch.equal(makes[0]["trunk.embed_text.weight"], makes[2]["trunk.embed_text.weight"])
+
+
+@pytest.mark.parametrize("key, value", [("width", 128), ("depth", 3), ("heads", 8), ("name", "mmdit")])
+def test_another_body_is_refused(key, value):
+    words = f"experts.model.{key} is {value} and the source's is .*set experts.model.{key}"
+    with pytest.raises(UserError, match=words):
+        converted(**{key: value})
+
+
+@pytest.mark.parametrize("modulation", ["zero", "single"])
+def test_blocks_that_no_rule_knows_are_kept_where_they_fit_and_reset_where_not(modulation):
+    settings = mmdit.MMDiTSettings(name="mmdit", width=64, depth=2, heads=4, patch=2, modulation="zero")
+    info = CheckpointInfo(settings, 4, 10, EPSILON, 8)
+    _, verdicts, _ = converted(mmdit.MMDiT(settings, DATA).state_dict(), info, modulation=modulation)
+    assert {"kept"} <= set(verdicts.values()) <= {"kept", "reset", "dropped"}
+    assert (set(verdicts.values()) == {"kept"}) == (modulation == "zero")
