@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from hpcddm.clustering.base import Workspace
-from hpcddm.clustering.hierarchical import Hierarchical, HierarchicalSettings
 from hpcddm.clustering.kmeans import KMeans, KMeansSettings
 from hpcddm.clustering.partition import read_arrays, write_arrays
 from hpcddm.clustering.samples import Samples
@@ -30,7 +29,6 @@ BOUNDED = OWN | {"name": "kmeans", "max_share": 1.5 / EXPERTS}
 CLUSTERINGS = {
     "kmeans, max_share 1.5 / K": KMeans(KMeansSettings(**BOUNDED)),
     "kmeans, nearest_coarse, max_share 1.5 / K": KMeans(KMeansSettings(**BOUNDED, assignment="nearest_coarse")),
-    "hierarchical, ward": Hierarchical(HierarchicalSettings(name="hierarchical", **OWN)),
 }
 
 
@@ -66,7 +64,7 @@ def fit(name: str, samples: Samples, numbers: np.ndarray, folder: Path) -> None:
 
 def assign(samples: Samples, count: int, folder: Path) -> None:
     """Assign all samples to the fine clusters of the last fit."""
-    partition = CLUSTERINGS["hierarchical, ward"].load(read_arrays(folder / "partition.h5"))
+    partition = CLUSTERINGS["kmeans, max_share 1.5 / K"].load(read_arrays(folder / "partition.h5"))
     for block in split_into_blocks(range(count)):
         partition.assign(samples, block)
 

@@ -22,7 +22,7 @@ from hpcddm.runs.unit_keys import CLUSTER
 from tests.helpers import SIDE, hpcddm, tiny, write_experiment, write_source
 from tests.stages.routes import STAGES, Bench
 
-TWO_STAGE = {"name": "hierarchical", "fine_clusters": 12, "iterations": 5, "restarts": 1, "metric": "euclidean"}
+TWO_STAGE = {"name": "kmeans", "fine_clusters": 12, "iterations": 5, "restarts": 1, "metric": "euclidean"}
 TINY = {"data__image_size": SIDE, "data__num_classes": 4, "encode__encoder": {"name": "pixels", "size": 4}}
 TINY |= {"cluster__clustering": TWO_STAGE | {"max_share": 0.5}, "cluster__experts": 3, "experts__training__batch": 12}
 TINY |= {"evaluate__images": 24, "evaluate__batch": 8}
