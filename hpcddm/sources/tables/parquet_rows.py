@@ -1,66 +1,48 @@
 """Rows of parquet files, some at a time, and the kinds of their columns."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import Any
 
-from hpcddm.config.filter.nullable_values import KINDS, Kind
-from hpcddm.errors import UserError
-from hpcddm.errors.next_step import install_command
+from hpcddm.config.filter.nullable_values import Kind
+from hpcddm.data.row_groups import open_parquet, pyarrow_for, readable
 from hpcddm.sources.tables.csv_rows import check_columns
-
-if TYPE_CHECKING:
-    from polars import LazyFrame
 
 BLOCK = 2**16
 """Rows that are in memory at a time."""
 
 
 def column_names(path: Path) -> list[str]:
-    """Return the names of the columns; raises ValueError, as the functions below, for what is wrong."""
-    with _opened(path) as table:
-        return table.collect_schema().names()
+    """Return the names of the columns; raises `UserError`, as the functions below, for a file that cannot be read."""
+    names: list[str] = open_parquet(path).schema_arrow.names
+    return names
 
 
 def rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, Sequence[object]]]:
-    """Yield the number of each row, from 0 on, and its values of some columns."""
-    with _opened(path) as table:
-        polars = polars_for(path)
-        check_columns(names, table.collect_schema().names())
-        chosen = table.select(polars.col(name).alias(str(place)) for place, name in enumerate(names))
-        for start in range(0, table.select(polars.len()).collect().item(), BLOCK):
-            yield from enumerate(chosen.slice(start, BLOCK).collect().iter_rows(), start)
+    """Yield the number of each row, from 0 on, and its values of some columns; ValueError for a missing column."""
+    file, start = open_parquet(path), 0
+    check_columns(names, file.schema_arrow.names)
+    with readable(path):
+        for batch in file.iter_batches(BLOCK, columns=list(dict.fromkeys(names))):
+            columns = [batch.column(name).to_pylist() for name in names]
+            yield from enumerate(zip(*columns, strict=True), start)
+            start += batch.num_rows
 
 
 def kinds(path: Path, names: Sequence[str]) -> Iterator[tuple[str, Kind | None, str]]:
     """Yield name, kind and type of all columns but the first; a column of nulls has no kind, and is left out."""
-    with _opened(path) as table:
-        schema = table.collect_schema()
-    check_columns(names, schema)
+    schema, types = open_parquet(path).schema_arrow, pyarrow_for(path).types
+    check_columns(names, schema.names)
     for name in names[1:]:
-        python_type = schema[name].to_python()
-        if python_type is not type(None):
-            yield name, KINDS.get(python_type), f"the type {schema[name]}"
+        own = schema.field(name).type
+        if not types.is_null(own):
+            yield name, _kind(types, own.value_type if types.is_dictionary(own) else own), f"the type {own}"
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator["LazyFrame"]:
-    """Open a parquet file; raises ValueError for what polars cannot read in the body."""
-    polars = polars_for(path)
-    try:
-        yield polars.scan_parquet(path, glob=False, hive_partitioning=False)
-    except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
-        # A damaged file makes it panic at times; what follows the first line is about its own code.
-        raise ValueError(str(error).partition("\n")[0]) from None
-
-
-def polars_for(path: Path) -> ModuleType:
-    """Import polars; raises `UserError` naming the file that needs it."""
-    try:
-        import polars
-    except ImportError:
-        needed = f"a parquet table needs the package polars; install it with: {install_command('polars')}"
-        raise UserError(f"{path}: {needed}") from None
-    return polars
+def _kind(types: Any, own: Any) -> Kind | None:
+    """Return the kind of an Arrow type; None for one that is not compared. types: pyarrow's tests of types."""
+    if types.is_boolean(own):
+        return "condition"
+    if types.is_integer(own) or types.is_floating(own):
+        return "number"
+    return "text" if types.is_string(own) or types.is_large_string(own) or types.is_string_view(own) else None
