@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 from hpcddm.config import variants
 from hpcddm.config.conditions import ConditionForm
+from hpcddm.errors import UserError
 from hpcddm.models import dit, mmdit
 from hpcddm.models.checkpoints import original_dit
 from hpcddm.models.checkpoints.base import CheckpointContent
