@@ -9,7 +9,8 @@ WINDOW=window/{number}; BLOCKS=blocks; ROTATION=rotation; PAIR_CONCEPT=concept; 
 KMEANS_STARTS=cluster/starts/{attempt}; FITTED_IMAGES=cluster/fitted; RANDOM_CLUSTERS=cluster/random
 OTHER_CLUSTERS=lists/foreign/cluster-{cluster}; EXAMPLE_IMAGES=shown/{list_name}; PLANNED_ORDER=plan
 PROBE_IMAGES=probe; PROBE_NOISE=probe/{level:g}; ROUTER_IMAGES=route/heldout; ROUTER_NOISE=route/accuracy
-EVALUATED_IMAGES=evaluation; INITIAL_NOISE=initial; STRATEGY=strategy/{step}/{draw}; ANCESTRAL_NOISE=ancestral/{step}
+EVALUATED_IMAGES=evaluation; SAMPLE_CLASSES=evaluation/classes; INITIAL_NOISE=initial
+STRATEGY=strategy/{step}/{draw}; ANCESTRAL_NOISE=ancestral/{step}
 CONCEPTS_OF_BIN=concepts/{bin}; REAL_IMAGES=concepts/real/{concept}; TRAINED_IMAGES=concepts/seen/{concept}
 OTHER_IMAGES=concepts/others; NEAREST_IMAGES=nearest; ALIGNMENT_IMAGES=concept_alignment/all
 ALIGNMENT_NOISE=alignment/{level:g}; TAGGER_IMAGES=concept tagger; HELD_FEATURES=lit/held

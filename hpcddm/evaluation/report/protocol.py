@@ -5,6 +5,7 @@ from typing import Any
 
 from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.experiment import Experiment
+from hpcddm.errors.next_step import command
 from hpcddm.evaluation.report.run_summary import describe_variant
 from hpcddm.runs.weights_files import selected_weights
 from hpcddm.sampling import nfe
@@ -91,10 +92,8 @@ def _reasons(experiment: Experiment, images: int, metrics: Mapping[str, Any], st
     if not any(FIGURE in figures for figures in metrics["arms"].values()):
         yield "the extractor inception_2015 is missing"
     if statistics is None:
-        yield (
-            "the real images are not all training images of ImageNet, whose statistics `hpcddm evaluate RUN:ARM"
-            " --against STATISTICS.npz` takes"
-        )
+        way = command("hpcddm", "evaluate", "RUN:ARM", "--against", "STATISTICS.npz")
+        yield f"the real images are not all training images of ImageNet, with whose statistics {way} compares"
 
 
 def _conditions(experiment: Experiment) -> str:
