@@ -109,6 +109,7 @@ def submit_arrays(
     for line in blame_nodes(items, home, launcher.site.max_excluded_nodes):
         echo(line)
     planned_arrays, limit = plan_arrays(items, home, launcher, keeps_place=_needs_place(launcher, active))
+    launcher.check_shared_folder([make_array_spec(planned.items, launcher.site) for planned in planned_arrays])
     jobs: dict[str, Job] = {}
     try:
         for array in submit_planned(planned_arrays, home, launcher, active):

@@ -166,6 +166,14 @@ class QueueLauncher(Launcher):
         """
 
     @abstractmethod
+    def check_shared_folder(self, arrays: list[ArraySpec]) -> None:
+        """Check, before submission, that the clusters of these arrays share the run's folder.
+
+        Raises:
+            UserError: If one of the clusters does not see the folder.
+        """
+
+    @abstractmethod
     def render(self, array: ArraySpec, script: str) -> Path:
         """Write the batch script that `submit` would submit into the run.
 

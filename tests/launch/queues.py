@@ -25,6 +25,9 @@ class Queue(QueueLauncher):
     def render(self, array, script):
         raise AssertionError("nothing is rendered")
 
+    def check_shared_folder(self, arrays):
+        pass
+
     def submit(self, array, token, script):
         if self.room < len(array.keys):
             raise QueueFull("no more jobs")

@@ -1,13 +1,16 @@
 """One submit, two clusters of one accounting database: equal ids on both are two jobs, and nobody mixes them up."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from hpcddm.runs.journal import Journal
-from tests.helpers import write_experiment, write_source
+from tests.helpers import python, write_experiment, write_source
 from tests.real.endless import slurm, wait_for
 from tests.whole_runs import hpcddm
 
@@ -136,6 +139,33 @@ def test_selftest_tries_every_cluster_of_a_site(home, tmp_path):
     assert {"storage@home", "storage@annex", "requeue@home", "requeue@annex", "accounting@annex"} <= checks
 
 
+PROVE = """
+import sys
+from hpcddm.errors import UserError
+from hpcddm.launch.slurm import shared_folder
+from hpcddm.runs.run_dir import RunDir
+shared_folder.PROOF_SECONDS, shared_folder.LATE_ANSWER_SECONDS = 60, 1
+try:
+    shared_folder.check_all_clusters(RunDir(__import__('pathlib').Path(sys.argv[1])), {'annex': '#SBATCH --array=0-3'})
+except UserError as error:
+    sys.exit(str(error))
+"""
+
+
+@pytest.mark.root
+def test_a_folder_that_the_other_cluster_does_not_see_is_refused_and_a_proof_is_kept(home, tmp_path):
+    seen, hidden = tmp_path / "seen", tmp_path / "hidden"
+    assert python(PROVE, seen, SLURM_CONF=home).returncode == 0
+    assert (seen / "jobs/folder.seen@annex").exists()
+    assert python(PROVE, seen, SLURM_CONF=home, PATH="/nowhere").returncode == 0, "asked once only"
+    hidden.mkdir()
+    # A file system that is mounted for this one process: the cluster's nodes see the empty folder below it.
+    shell = 'mount -t tmpfs none "$2" && exec "$0" -c "$1" "$2"'
+    command = ["unshare", "--mount", "sh", "-c", shell, sys.executable, PROVE, str(hidden)]
+    done = subprocess.run(command, env=os.environ | {"SLURM_CONF": home}, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and f"cluster annex cannot read or write {hidden} as this node can" in done.stderr
+
+
 @pytest.fixture(scope="module")
 def through(home, tmp_path_factory):
     """A run that went through both clusters to its end, and the id that both gave first."""
@@ -159,6 +189,7 @@ def test_the_final_step_runs_with_the_experts_of_both(through):
     assert {unit for unit, cluster in clusters.items() if cluster == ANNEX} == set(THERE)
     metrics = json.loads((place.run / "report/metrics.json").read_text())
     assert metrics and "nothing to submit" in place.submit()
+    assert all((place.run / f"jobs/folder.seen@{name}").exists() for name in (HOME, ANNEX))
     assert (place.run / f"jobs/{number}_0@home.out").exists() and (place.run / f"jobs/{number}_0@annex.out").exists()
     assert "waits (--begin=now+" in (place.run / f"jobs/{number}_0@annex.out").read_text()
 

@@ -27,6 +27,7 @@ from hpcddm.launch.script_template import read_functions, render
 from hpcddm.launch.slurm.client import SlurmUnavailable, call_slurm, cluster_flag, error_text
 from hpcddm.launch.slurm.queue_jobs import jobs_in_queue
 from hpcddm.launch.slurm.sbatch import FULL, TRANSIENT, Sbatch
+from hpcddm.launch.slurm.shared_folder import check_all_clusters
 from hpcddm.launch.slurm.slurm_cluster import SlurmCluster, site_key
 from hpcddm.runs import contracts, state_seals
 from hpcddm.runs.job import JobId
@@ -170,6 +171,12 @@ class SlurmLauncher(QueueLauncher):
         if not lost:
             return ""
         return f"; it avoids {','.join(lost)}, where jobs ended early: the site key max_excluded_nodes: 0 allows them"
+
+    def check_shared_folder(self, arrays: list[ArraySpec]) -> None:
+        """Check that every cluster sees the run's folder, if the site has several clusters."""
+        if len(self.site.clusters) > 1:
+            shapes = {array.resources.cluster: array for array in arrays}
+            check_all_clusters(self.run, {cluster: self._text(array) for cluster, array in shapes.items() if cluster})
 
     def submit(self, array: ArraySpec, token: str, script: str) -> JobId:
         """Submit an array through sbatch.
