@@ -134,15 +134,15 @@ def test_a_unit_that_fell_silent_or_has_a_verdict_or_an_end_is_not_running(attem
     work = attempted(1, heartbeat=beat(age=0), verdict={"decision": "requeue", "reason": "SIGUSR2"})
     assert not work.is_running and work.reason == "SIGUSR2"
     work = attempted(2, heartbeat=beat(age=0), ended={"outcome": "stopped", "reason": "SIGTERM"})
-    assert (work.attempts, work.outcome, work.reason, work.is_running) == (2, "stopped", "SIGTERM", False)
+    assert (work.number, work.outcome, work.reason, work.is_running) == (2, "stopped", "SIGTERM", False)
 
 
 def test_attempts_before_the_unit_was_complete_are_of_another_making(attempted):
-    assert attempted(1, heartbeat=beat(64, 64, age=90, saved=64), ended={"outcome": "complete"}).beat.done == 64
+    assert attempted(1, heartbeat=beat(64, 64, age=90, saved=64), ended={"outcome": "complete"}).progress.done == 64
     work = attempted(2)
-    assert (work.attempts, work.beat, work.saved) == (2, None, None)
+    assert (work.number, work.progress) == (2, None)
     work = attempted(3, heartbeat=beat(16, 64, age=0))
-    assert (work.beat.done, work.saved) == (16, None)
+    assert (work.progress.done, work.progress.saved_images) == (16, None)
 
 
 def refused(run, states, *keys):
@@ -159,9 +159,9 @@ def test_what_is_not_complete_is_described_as_the_status_does(run, tmp_path):
     assert refused(run, states, "expert_lists/all", EXPERT) == f"{EXPERT} is missing{advice}"
     assert refused(run, states, "report/all") == f"report/all is waiting ({DRAW} is not complete){advice}"
     token = submitted(run, [EXPERT])
-    assert refused(run, states, EXPERT) == f"{EXPERT} is submitted and not begun{advice}"
+    assert refused(run, states, EXPERT) == f"{EXPERT} is pending (submitted and not begun){advice}"
     write_attempt(run, EXPERT, 1, token, "17_0", heartbeat=beat(1500, 6400, age=0))
     assert refused(run, states, EXPERT) == f"{EXPERT} is running (1,500 of 6,400 images){advice}"
     Journal(run.journal).record_cancelled(token)
     write_attempt(run, EXPERT, 1, token, "17_0", verdict={"decision": "cancelled"})
-    assert refused(run, states, EXPERT) == f"{EXPERT} is missing{advice}"
+    assert refused(run, states, EXPERT) == f"{EXPERT} is cancelled{advice}"

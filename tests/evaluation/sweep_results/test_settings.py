@@ -47,7 +47,7 @@ WRONG = {
     "a wrong value of one setting": ({"grid": {"evaluate.steps": [4, -1]}},
         "setting steps=-1: evaluate.steps: .*greater than 0"),
     "settings that cannot go together": ({"zip": {"cluster.experts": [2, 3], "seed": [0, 1]}},
-        "setting experts=3,seed=1 .with .*tiny.yaml:[0-9]+.: experts.training.batch: 16 images cannot be divided"),
+        "tiny.yaml:[0-9]+ .with .*setting experts=3,seed=1.: experts.training.batch: 16 images cannot be divided"),
     "a key that leads through a value": ({"grid": {"evaluate.steps.more": [1]}}, "setting more=1: steps holds a value"),
     "lists of different length": ({"zip": {"seed": [1, 2], "evaluate.steps": [3]}}, "seed has 2, evaluate.steps has 1"),
     "a key in two places": ({"grid": {"seed": [1]}, "set": {"seed": 2}}, "seed: is in set and in grid"),
