@@ -45,7 +45,8 @@ def unit(folder, trajectory):
     attempt = open_attempt(folder / "logs", Ranks(0, 0, 1, 1, "slurm-x-0123456789ab-7_0.0"))
     ranks = Ranks(0, 0, 1, 1, attempt.owner)
     place = {"run": RunDir(folder), "key": KEY, "state": folder}
-    return SimpleNamespace(**place, trajectory=trajectory, ranks=ranks, resources=Resources(), attempt=attempt)
+    own = {"trajectory": trajectory, "ranks": ranks, "resources": Resources(), "attempt": attempt}
+    return SimpleNamespace(**place, **own, seal=lambda: None)
 
 
 def save(folder, trajectory, *images):
