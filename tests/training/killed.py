@@ -36,7 +36,9 @@ def checkpoints(folder: Path) -> Checkpoints:
     ranks = Ranks(0, 0, 1, 1, "slurm-x-0123456789ab-7_0.0")
     attempt = open_attempt(folder / "logs", ranks)
     place = {"run": RunDir(folder), "key": "train/expert-00", "state": folder / "state"}
-    unit = SimpleNamespace(**place, trajectory="f", ranks=ranks, attempt=attempt, resources=Resources())
+    unit = SimpleNamespace(
+        **place, trajectory="f", ranks=ranks, attempt=attempt, resources=Resources(), seal=lambda: None
+    )
     return Checkpoints(unit, 10**9)
 
 
