@@ -110,8 +110,8 @@ def state_by_records(status: UnitStatus, run: RunDir) -> tuple[State, str]:
 
 
 def describe(status: UnitStatus, run: RunDir) -> str:
-    """Describe an incomplete unit as text by the run's files alone."""
-    state, reason = state_by_records(status, run)
+    """Describe an incomplete unit as text by the run's files alone; a reason such as a link says more than attempts."""
+    state, reason = (status.state, status.reason) if status.reason else state_by_records(status, run)
     return f"{state} ({reason})" if reason else state
 
 
