@@ -1,4 +1,4 @@
-"""What the verbs submit and sweep have in common: launcher, checks, lock, and how units get to a queue or run here."""
+"""Steps that the verbs submit and sweep share: launcher, checks, lock, and units that go to a queue or run here."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager

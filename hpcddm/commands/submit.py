@@ -183,11 +183,7 @@ def submit_missing(
             _keep_settings(experiment, run, decision, typed)
         print_nothing_to_do(decision, run)
         return 0
-    check_experiment(experiment, site, decision)
-    _check_condition(experiment, decision)
-    check_submission(make_items(decision.to_run, experiment, run), run, launcher, dry_run)
-    if not dry_run:
-        preflight(experiment, site, run, decision.to_run)
+    _check(experiment, site, run, launcher, decision, dry_run)
     with submission_lock("submit", run, launcher):
         if is_cancelled(rest, run):
             return 0
@@ -216,6 +212,17 @@ def submit_missing(
     echo(step("hpcddm", "status", run.root))
     require_no_refusal(decision)
     return 0
+
+
+def _check(
+    experiment: Experiment, site: Site, run: RunDir, launcher: Launcher, decision: Decision, is_dry_run: bool
+) -> None:
+    """Check all that can be checked before the run is locked or changed."""
+    check_experiment(experiment, site, decision)
+    _check_condition(experiment, decision)
+    check_submission(make_items(decision.to_run, experiment, run), run, launcher, is_dry_run)
+    if not is_dry_run:
+        preflight(experiment, site, run, decision.to_run)
 
 
 def _store(
