@@ -92,7 +92,8 @@ def load_agreed(contract: Contract, folder: Path, overrides: Collection[str]) ->
     except ConfigError as error:
         hint = "where this site has its files, KEY=VALUE says, such as data.source.folder=/data/images"
         reason = "; ".join(str(error).splitlines())
-        raise ConfigError(f"{reason}; {hint}; else ask the coordinator") from None
+        own_settings = f"set here: {printable(' '.join(overrides), MAX_LISTED)}; " if overrides else ""
+        raise ConfigError(f"{reason}; {own_settings}{hint}; else ask the coordinator") from None
     contract_settings.check_experiment(contract, experiment)
     # An experiment that this site has changed is refused by the keys: see `check_recipes`.
     if not contract_settings.changed_settings(contract, experiment):

@@ -161,8 +161,8 @@ def plain(setup: Setup, precision: str) -> dict[str, float]:
 def states_in(folder: Path, ranks: Ranks) -> Checkpoints:
     """States of a training without end, in a folder."""
     attempt = open_attempt(folder / "logs", ranks)
-    place = {"run": RunDir(folder), "key": "train/expert-00", "state": folder / "state"}
-    unit = SimpleNamespace(**place, trajectory="f", ranks=ranks, attempt=attempt, resources=Resources())
+    place = {"run": RunDir(folder), "key": "train/expert-00", "state": folder / "state", "trajectory": "f"}
+    unit = SimpleNamespace(**place, ranks=ranks, attempt=attempt, resources=Resources(), seal=lambda: None)
     return Checkpoints(unit, 10**9)
 
 

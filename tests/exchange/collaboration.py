@@ -11,6 +11,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import signing, ssh_keys
 from hpcddm.exchange.contract import FILE, Contract
+from hpcddm.jobs.outcome import Outcome
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.loading.load_experiment import load_experiment
@@ -48,6 +49,7 @@ class DataStages(Bench):
         outputs = manifest.describe_outputs(unit.folder, result.outputs)
         expected = planned.expected(unit.inputs)
         manifest.publish(unit.folder, replace(expected, outputs=outputs, results=result.results))
+        unit.attempt.close(Outcome.COMPLETE)
 
 
 class Collaboration:

@@ -150,7 +150,7 @@ def test_an_entry_of_the_contract_gives_one_expert_another_precision(shared):
     ("override", "reason"),
     [
         ("data.source.folder=elsewhere", "other images than agreed on"),
-        ("cluster.experts=3", "16 images cannot be divided among 3 experts"),
+        ("cluster.experts=3", "16 images cannot be divided among 3 experts; .*set here: .* cluster.experts=3; "),
         ("experts.init_from={weights: x.safetensors}", "x.safetensors: no weights"),
     ],
 )

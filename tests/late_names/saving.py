@@ -47,7 +47,7 @@ def train(rank: int, node: Path, store: Path, steps: list[int]) -> None:
     ranks = Ranks(rank, 0, 2, 2, OWNER)
     attempt = open_attempt(node / "logs", ranks)
     run = {"run": RunDir(node), "key": "train/x", "state": node / "state", "trajectory": "f"}
-    unit = SimpleNamespace(**run, ranks=ranks, attempt=attempt, resources=Resources())
+    unit = SimpleNamespace(**run, ranks=ranks, attempt=attempt, resources=Resources(), seal=lambda: None)
     checkpoints, shards = {"fresh": Checkpoints, "reused": Reusing}[sys.argv[4]](unit, 10**9), Shards()
     for images in steps:
         shards.images = images
