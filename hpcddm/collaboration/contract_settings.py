@@ -1,31 +1,23 @@
 """Settings that a contract carries: what goes into it without any path, and what a contract may make a site do."""
 
 import json
-import re
-from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
-from hpcddm.config import paths, variants
+from hpcddm.config import paths
 from hpcddm.config.experiment import Experiment, ProbeRule
-from hpcddm.config.schema import settings_to_hash, validate, variants_of
+from hpcddm.config.schema import settings_to_hash, validate
 from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.printing import printable
 from hpcddm.exchange.contract import PARTITION, PROBE, Contract
 from hpcddm.files.tensor_file import HEADER_BYTES, VALUE_BYTES
+from hpcddm.loading import foreign_settings
+from hpcddm.loading.foreign_settings import find_paths, leads_outside, leaves
 from hpcddm.runs.manifest import flatten
 from hpcddm.runs.ranges import PROBE_SAMPLES
 from hpcddm.runs.unit_keys import expert_keys, expert_of, extra_expert_keys
 
-CLUSTERING, SOURCE, CLASS_NAMES = "cluster.clustering", "data.source", "data.class_names"
-MAX_VALUES = 50_000
-"""Most values among the settings of a contract, besides the names of the classes."""
-LIMITS = {"depth": 1000, "image_size": 8192, "units": 10_000}
-"""Largest numbers by the last part of their keys: by these, units are listed, and networks built to be counted."""
-LARGE_KEYS = re.compile(r"(.*_)?images|batch|snapshots|first_sample|seed")
-"""Keys whose numbers are as large as trainings are long; nothing is listed by them."""
-MAX_LARGE, MAX_OTHER = 10**15, 10**6
-"""Largest numbers of these keys, and of all others."""
+CLUSTERING, SOURCE = "cluster.clustering", "data.source"
 MAX_PARTITION = 4 << 30
 """Largest size of a partition: a million fine clusters of a thousand features."""
 EXTRACTORS = "evaluate.extractors"
@@ -69,12 +61,12 @@ def shared_settings(experiment: Experiment, scale: dict[str, list[float]] | None
         )
     if scale is not None:
         values["data"]["space"] |= scale
-    for place, holder, key in list(_paths(values)):
+    for place, holder, key in list(find_paths(values)):
         if not place.startswith((SOURCE, CLUSTERING)) and "hub" not in holder:
             raise ConfigError(f"{place}: a private file, which other sites do not have; a contract names no file")
         # Each site names its own place of images and public weights; their hashes are in the contract.
         del holder[key]
-    outside = next((place for place, value in _leaves(values) if _leads_outside(value)), None)
+    outside = next((place for place, value in leaves(values) if leads_outside(value)), None)
     if outside is not None:
         raise ConfigError(f"{outside}: leads out of the folder of the images; a contract names no place of one site")
     return values
@@ -89,15 +81,8 @@ def check_settings(contract: Contract) -> None:
     """
     if contract.files.keys() != {PARTITION, PROBE}:
         raise UserError(f"contract.json: files: are not {PARTITION} and {PROBE}; refused")
-    for number, (place, value) in enumerate(_leaves(contract.experiment)):
-        if number == MAX_VALUES:
-            raise UserError(f"contract.json: experiment: has more than {MAX_VALUES:,} values; refused")
-        if _leads_outside(value):
-            raise UserError(f"contract.json: {printable(place)} leads out of a folder; refused")
-        most = _largest(place)
-        if abs(_number(value)) > most:
-            raise UserError(f"contract.json: {printable(place)}: is not a number up to {most:,}; refused")
-    path = next((place for place, _, _ in _paths(contract.experiment)), None)
+    foreign_settings.check_values("contract.json", contract.experiment)
+    path = next((place for place, _, _ in find_paths(contract.experiment)), None)
     if path is not None:
         raise UserError(f"contract.json: {printable(path)} names a file; refused, a contract names none")
     num_experts = sum(isinstance(expert_of(key), int) for key in contract.experts)
@@ -112,11 +97,7 @@ def check_experiment(contract: Contract, experiment: Experiment) -> None:
         UserError: It has a variant that is not in the package, or other experts than the contract, whose files are
             larger than they need be.
     """
-    own = variants.user_files()
-    for place, variant in variants_of(experiment):
-        if f"{variant.package}/{variant.name}.py" in own:
-            reason = f"contract.json: {place}: '{variant.name}' is a variant of yours, not of the package"
-            raise UserError(f"{reason}; refused, rename yours")
+    foreign_settings.check_variants("contract.json", experiment)
     if {*expert_keys(experiment), *extra_expert_keys(experiment)} != contract.experts.keys():
         raise UserError("contract.json: its experiment has other experts than it lists; refused")
     data = experiment.data
@@ -134,7 +115,7 @@ def changed_settings(contract: Contract, experiment: Experiment) -> dict[str, tu
     own, values = experiment.model_dump(), deepcopy(contract.experiment)
     values["cluster"]["clustering"] = own["cluster"]["clustering"]
     # What a contract does not name are places of files, which do not enter fingerprints: they are those of this site.
-    for place, holder, key in list(_paths(own)):
+    for place, holder, key in list(find_paths(own)):
         there = paths.value_at(values, place.rpartition(".")[0])
         if isinstance(there, dict):
             there.setdefault(key, holder[key])
@@ -168,46 +149,3 @@ def differences(agreed: dict[str, Any], here: dict[str, Any]) -> dict[str, tuple
     # As JSON has them: a contract has no tuples.
     own = json.loads(json.dumps(here))
     return {key: (own.get(key), agreed.get(key)) for key in sorted({*own, *agreed}) if own.get(key) != agreed.get(key)}
-
-
-def _paths(values: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Yield every path among settings: dotted key, the mapping that holds it, and its key there."""
-    places = {id(holder): place for place, holder in _holders(values, "")}
-    for holder, key in paths.find_paths(values, Experiment):
-        place = places[id(holder)]
-        yield f"{place}.{key}".lstrip("."), holder, key
-
-
-def _holders(value: Any, place: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict | list):
-        yield place, value
-        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _holders(inner, f"{place}.{key}".lstrip("."))
-
-
-def _leaves(experiment: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield all settings that are not mappings or lists, and empty ones, with their places; no names of classes."""
-    for place, holder in _holders(experiment, ""):
-        if place != CLASS_NAMES:
-            for key, value in holder.items() if isinstance(holder, dict) else enumerate(holder):
-                if not isinstance(value, dict | list) or not value:
-                    yield f"{place}.{key}".lstrip("."), value
-
-
-def _leads_outside(value: Any) -> bool:
-    """Return True for a text, such as a pattern of tars, that leads out of the folder to which it is relative."""
-    return isinstance(value, str) and (value.startswith(("/", "~")) or ".." in value.split("/"))
-
-
-def _largest(place: str) -> int:
-    """Return the largest whole number at a place."""
-    key = next((part for part in reversed(place.split(".")) if not part.isdecimal()), "")
-    return MAX_LARGE if LARGE_KEYS.fullmatch(key) else LIMITS.get(key, MAX_OTHER)
-
-
-def _number(value: Any) -> float:
-    """Return a value as the schema takes it for a number, which may be written as a text; 0 for one that is not."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return 0.0
