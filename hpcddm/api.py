@@ -1,34 +1,26 @@
 """Open a run in Python, read its samples and results, draw images and evaluate its velocity fields."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from jaxtyping import Float, Int, UInt8
-from torch import Tensor
 
-from hpcddm.config.class_names import class_number
-from hpcddm.config.conditions import ConditionSettings
 from hpcddm.config.cross_checks import weights_conflict
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.sampling import EvaluateSettings
 from hpcddm.config.schema import validate
-from hpcddm.config.spaces import SpaceSettings
 from hpcddm.data import run_samples
 from hpcddm.data.column_reader import ColumnReader
 from hpcddm.data.run_samples import open_catalog
-from hpcddm.diffusion.conditions import base as conditions
-from hpcddm.diffusion.spaces.base import Space, create_space
 from hpcddm.errors import ConfigError
 from hpcddm.evaluation.metrics import columns, led_by
 from hpcddm.evaluation.unknown_words import CaptionWords, read_caption_words
 from hpcddm.files import checked_reads
 from hpcddm.jobs.devices import current_device
-from hpcddm.pipeline.required_units import missing_experts, units_of_strategy
+from hpcddm.pipeline.required_units import missing_experts
 from hpcddm.pipeline.state import State
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import UnitStatus, require_current, survey_units
@@ -41,17 +33,14 @@ from hpcddm.runs.stored_results import stored_class_names
 from hpcddm.runs.unit_keys import CATALOG, EXPERT_LISTS, REPORT, extra_expert_keys, unit_name
 from hpcddm.runs.weights_files import selected_weights
 from hpcddm.sampling import load_ensemble
-from hpcddm.sampling.draw_images import ImageRequest, draw
+from hpcddm.sampling.draw_images import ImageRequest, RequestedConditions, request_conditions
 from hpcddm.sampling.ensemble import Ensemble
-from hpcddm.sampling.step_context import SampleStream, StepContext
+from hpcddm.sampling.trained_model import TrainedModel
 from hpcddm.stages.evaluation.draw import arm_names
 
 
-class Run:
-    """A run and its trained networks, which are loaded when a method first needs them and then kept in memory.
-
-    Methods with an argument `strategy` take any value of `hpcddm sample --strategy`. The default is the first strategy
-    that the run evaluates.
+class Run(TrainedModel):
+    """A run, its samples and results, and its trained networks.
 
     Args:
         run: Folder of the run.
@@ -66,8 +55,8 @@ class Run:
     """
 
     def __init__(self, run: RunDir, experiment: Experiment) -> None:
-        self._run, self.experiment = run, experiment
-        self._ensembles: dict[tuple[str, ...], Ensemble] = {}
+        super().__init__(experiment)
+        self._run = run
 
     def __repr__(self) -> str:
         experts, strategies = self.experiment.cluster.experts, ", ".join(arm_names(self.experiment))
@@ -87,17 +76,10 @@ class Run:
             UserError: The catalog is not complete.
         """
         self._require_current(CATALOG)
+        return self._known_class_names()
+
+    def _known_class_names(self) -> list[str]:
         return stored_class_names(self.experiment, self._run)
-
-    @cached_property
-    def condition(self) -> conditions.Condition[ConditionSettings]:
-        """Condition of the networks: its `of_classes`, `of_prompts`, `of_samples` and `null` make conditions."""
-        return conditions.create_condition(self.experiment.data, self.output_locator())
-
-    @cached_property
-    def space(self) -> Space[SpaceSettings]:
-        """Space of x: its `shape`, the conversion `to_model` from images, and the conversion `to_images` back."""
-        return create_space(self.experiment.data, self.output_locator())
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -181,109 +163,23 @@ class Run:
             stage_columns[run_samples.FEATURE] = run_samples.features
         return ColumnReader(catalog, run_samples.clusters(catalog), stage_columns)
 
-    def sample(
-        self,
-        count: int,
-        strategy: str | None = None,
-        classes: Sequence[int | str] = (),
-        prompts: Sequence[str] = (),
-        seed: int = 0,
-        advance: Callable[[int], object] | None = None,
-    ) -> UInt8[np.ndarray, "n h w c"]:
-        """Draw images of classes or prompts, or with the conditions of the evaluation set.
-
-        The same seed gives the same images as `hpcddm sample`.
-
-        Args:
-            count: Number of images.
-            strategy: Strategy that combines the experts; None for the default.
-            classes: Numbers or names of the classes that the images have in turn.
-            prompts: Prompts that the images have in turn; a warning names their words that no training caption has.
-            seed: Seed of the noise.
-            advance: Called after each batch with the number of its images; None for nothing.
-
-        Returns:
-            Images, (count, H, W, C), uint8.
-
-        Raises:
-            ConfigError: The strategy or a class is unknown.
-            UserError: A unit that the strategy needs is not complete.
-        """
-        numbers = self._class_numbers([str(label) for label in classes])
-        arm, request = strategy or self.experiment.evaluate.strategies[0], ImageRequest(count, numbers, prompts)
-        is_oracle = EXPERT_LISTS in units_of_strategy(self.experiment, arm)
-        if prompts and (described := self._caption_words.describe_unknown(prompts)):
-            warnings.warn(described, stacklevel=2)
-        ensemble, report = self.ensemble(arm), advance or (lambda images: None)
-        return draw(self.experiment, self._run, ensemble, arm, is_oracle, request, seed, report)
+    def _request_conditions(self, request: ImageRequest, is_oracle: bool) -> RequestedConditions:
+        if request.prompts and (described := self._caption_words.describe_unknown(request.prompts)):
+            warnings.warn(described, stacklevel=3)
+        return request_conditions(self.experiment, self._run, self.condition, request, is_oracle)
 
     @cached_property
     def _caption_words(self) -> CaptionWords:
         return read_caption_words(self.experiment, self._run)
 
-    def _class_numbers(self, classes: list[str]) -> list[int]:
-        names, numbers = stored_class_names(self.experiment, self._run) if classes else [], list[int]()
-        for name in classes:
-            try:
-                numbers.append(class_number(name, names))
-            except ValueError as error:
-                raise ConfigError(f"classes: {name}: {error}") from None
-        return numbers
+    def _present(self, units: Sequence[str]) -> list[str]:
+        # This reads all manifests of the run, which would take longer than a velocity.
+        missing = missing_experts(self.experiment, self._run, list(units))
+        return [key for key in units if key not in missing]
 
-    def velocity(
-        self,
-        x: Float[Tensor, "n c h w"],
-        time: float,
-        condition: conditions.Conditions,
-        strategy: str | None = None,
-        clusters: Int[Tensor, " n"] | None = None,
-        seed: int = 0,
-    ) -> Float[Tensor, "n c h w"]:
-        """Evaluate the velocity v = eps - x0 that the sampler follows at one time, with the guidance of the evaluation.
-
-        Args:
-            x: Noisy samples in the space of x, (N, C, H, W).
-            time: Time in [0, 1]: 0 for data, 1 for noise.
-            condition: Conditions of the N samples, made by `condition`.
-            strategy: Strategy that combines the experts; None for the default.
-            clusters: Known clusters of the samples, (N,); only the strategy 'oracle' reads them.
-            seed: Seed for strategies that draw experts at random.
-
-        Returns:
-            Velocity, (N, C, H, W).
-
-        Raises:
-            ConfigError: The strategy is unknown.
-            UserError: A unit that the strategy needs is not complete.
-        """
-        arm, device = strategy or self.experiment.evaluate.strategies[0], current_device()
-        known_clusters = None if clusters is None else clusters.to(device)
-        field = self.ensemble(arm).field(arm, self.experiment.evaluate, known_clusters)
-        t = torch.full((len(x),), time, dtype=x.dtype, device=device)
-        context = StepContext(SampleStream(seed, range(len(x))), 0, time)
-        with torch.no_grad():
-            return field(x.to(device), t, condition.to(device), context)
-
-    def ensemble(self, strategy: str) -> Ensemble:
-        """Load the networks that a strategy needs, without experts whose units are not complete.
-
-        Args:
-            strategy: Strategy that combines the experts.
-
-        Raises:
-            ConfigError: The strategy is unknown.
-            UserError: A unit that the strategy cannot omit is not complete.
-        """
-        units = tuple(units_of_strategy(self.experiment, strategy))
-        if units not in self._ensembles:
-            # This reads all manifests of the run, which would take longer than a velocity.
-            missing = missing_experts(self.experiment, self._run, list(units))
-            needed = [key for key in units if key not in missing]
-            folder_of, choice = self._run.unit, selected_weights(self.experiment)
-            self._ensembles[units] = load_ensemble.load_ensemble(
-                self.experiment, folder_of, needed, current_device(), choice
-            )
-        return self._ensembles[units]
+    def _load(self, units: Sequence[str]) -> Ensemble:
+        choice = selected_weights(self.experiment)
+        return load_ensemble.load_ensemble(self.experiment, self._run.unit, units, current_device(), choice)
 
 
 def open_run(root: Path | str, **evaluation: Any) -> Run:

@@ -15,6 +15,7 @@ from hpcddm.runs.files import CURVE, METRICS
 from hpcddm.runs.run_dir import RunDir, set_aside
 from hpcddm.runs.stored_results import check_numbers
 from hpcddm.runs.unit_keys import CATALOG, LATENT_SCALE, REPORT, expert_key
+from hpcddm.sampling import trained_model
 from tests.helpers import LATENT_SPACE, finish, tiny
 
 
@@ -27,7 +28,9 @@ def run(tmp_path):
 def requests(run, monkeypatch):
     """What would be drawn."""
     asked = []
-    monkeypatch.setattr(api, "draw", lambda *given: asked.append(given[5].classes))
+    monkeypatch.setattr(run, "_request_conditions", lambda request, is_oracle: asked.append(request.classes))
+    monkeypatch.setattr(trained_model, "draw", lambda *given: None)
+    monkeypatch.setattr(api.Run, "space", None)
     monkeypatch.setattr(run, "ensemble", lambda strategy: None)
     return asked
 

@@ -1,21 +1,25 @@
-"""Images of a run, drawn in a unit of a stage or from a finished run, for Python and the verb sample."""
+"""Images, drawn in a unit of a stage or from trained networks, for Python and the verb sample."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Float64, Int, Integer, UInt8
 from torch import Tensor
 
+from hpcddm.config.conditions import ConditionSettings
 from hpcddm.config.experiment import Experiment
+from hpcddm.config.sampling import EvaluateSettings
+from hpcddm.config.spaces import SpaceSettings
 from hpcddm.data import evaluation_set, run_samples
 from hpcddm.data.catalog import Catalog, split_into_blocks
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import CatalogReader
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.diffusion.conditions import base as conditions
-from hpcddm.diffusion.spaces.base import create_space
+from hpcddm.diffusion.spaces.base import Space, create_space
 from hpcddm.errors import UserError
 from hpcddm.jobs.devices import choose_device, current_device
 from hpcddm.jobs.unit import Unit
@@ -27,6 +31,8 @@ from hpcddm.sampling import load_ensemble
 from hpcddm.sampling.denoiser_velocity import Condition
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.sampler import sample
+
+T = TypeVar("T")
 
 
 class UnitSampler:
@@ -87,63 +93,94 @@ class ImageRequest:
     prompts: Sequence[str] = ()
 
 
+@dataclass(frozen=True)
+class RequestedConditions:
+    """Conditions (N, ...) of requested images and, for the oracle, their clusters (N,)."""
+
+    conditions: torch.Tensor
+    clusters: Int[Tensor, " n"] | None = None
+
+
 def draw(
-    experiment: Experiment,
-    run: RunDir,
     ensemble: Ensemble,
     arm: str,
-    is_oracle: bool,
-    request: ImageRequest,
+    space: Space[SpaceSettings],
+    evaluate: EvaluateSettings,
+    requested: RequestedConditions,
     seed: int,
     advance: Callable[[int], object],
 ) -> UInt8[np.ndarray, "n h w c"]:
     """Draw images in the batches of the evaluation.
 
     Args:
-        experiment: Settings of the experiment.
-        run: Folder of the run.
-        ensemble: Loaded networks of the run.
+        ensemble: Loaded networks.
         arm: Name of the arm, as in `Ensemble.field`.
-        is_oracle: True if the arm reads clusters. Image i then takes the cluster of the i-th held-out image of its
-            class, or of the i-th image of the evaluation set. If the expert of that cluster is missing, the router
-            decides.
-        request: Number of images and their conditions.
+        space: Space of x.
+        evaluate: Settings of the sampler.
+        requested: Conditions and clusters of the images.
         seed: Seed of the noise.
         advance: Function that receives the number of images of each finished batch.
 
     Returns:
         (N, H, W, C) uint8 images.
-
-    Raises:
-        UserError: The oracle needs a held-out image of a class that has none.
     """
-    evaluate, space, device = experiment.evaluate, create_space(experiment.data, run.output), current_device()
-    condition_of_each, clusters = _conditions_and_clusters(experiment, run, request, is_oracle)
-    blocks = []
-    for rows in split_into_blocks(range(request.count), evaluate.batch):
+    device, blocks = current_device(), []
+    for rows in split_into_blocks(range(len(requested.conditions)), evaluate.batch):
         block = slice(rows.start, rows.stop)
-        own_clusters = None if clusters is None else clusters[block].to(device)
+        own_clusters = None if requested.clusters is None else requested.clusters[block].to(device)
         field = ensemble.field(arm, evaluate, own_clusters)
-        blocks.append(space.to_images(sample(field, seed, rows, condition_of_each[block].to(device), space, evaluate)))
+        x = sample(field, seed, rows, requested.conditions[block].to(device), space, evaluate)
+        blocks.append(space.to_images(x))
         advance(len(rows))
     return np.concatenate(blocks)
 
 
-def _conditions_and_clusters(
-    experiment: Experiment, run: RunDir, request: ImageRequest, is_oracle: bool
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Compute the images' conditions and, for the oracle, their clusters (N,); sentences have no clusters."""
-    condition, numbers = conditions.create_condition(experiment.data, run.output), range(request.count)
-    if request.prompts:
-        return condition.of_prompts([request.prompts[number % len(request.prompts)] for number in numbers]), None
+def request_conditions(
+    experiment: Experiment,
+    run: RunDir,
+    condition: conditions.Condition[ConditionSettings],
+    request: ImageRequest,
+    is_oracle: bool,
+) -> RequestedConditions:
+    """Compute the conditions of images of a run and, for the oracle, their clusters; sentences have none.
+
+    Args:
+        experiment: Settings of the experiment.
+        run: Folder of the run.
+        condition: Condition of its networks.
+        request: Number of images, and their classes or sentences; by default those of the evaluation set.
+        is_oracle: True for clusters: image i takes that of the i-th held-out image of its class, or of the i-th image
+            of the evaluation set. If the expert of that cluster is missing, the router decides.
+
+    Raises:
+        UserError: The oracle needs a held-out image of a class that has none.
+    """
+    named = named_conditions(condition, request)
+    if named is not None and (request.prompts or not is_oracle):
+        return RequestedConditions(named)
     names, catalog = stored_class_names(experiment, run), open_catalog(run, HELDOUT)
-    if request.classes:
-        classes = [request.classes[number % len(request.classes)] for number in numbers]
-        return condition.of_classes(classes), _oracle_clusters(catalog, classes, names) if is_oracle else None
+    if named is not None:
+        return RequestedConditions(named, _oracle_clusters(catalog, in_turn(request.classes, request.count), names))
     chosen, reader = evaluation_set.choose_condition_samples(catalog, experiment, names), CatalogReader(catalog)
     shown = np.resize(chosen, request.count)
     clusters = run_samples.clusters(catalog).gather(shown).astype(np.int64) if is_oracle else None
-    return condition.of_samples(reader, shown), None if clusters is None else torch.from_numpy(clusters)
+    return RequestedConditions(
+        condition.of_samples(reader, shown), None if clusters is None else torch.from_numpy(clusters)
+    )
+
+
+def named_conditions(
+    condition: conditions.Condition[ConditionSettings], request: ImageRequest
+) -> conditions.Conditions | None:
+    """Compute the conditions of the sentences or classes of a request; None if it names neither."""
+    if request.prompts:
+        return condition.of_prompts(in_turn(request.prompts, request.count))
+    return condition.of_classes(in_turn(request.classes, request.count)) if request.classes else None
+
+
+def in_turn(values: Sequence[T], count: int) -> list[T]:
+    """Repeat values in turn until there are `count`."""
+    return [values[number % len(values)] for number in range(count)]
 
 
 def _oracle_clusters(catalog: Catalog, classes: Sequence[int], names: Sequence[str]) -> torch.Tensor:

@@ -1,7 +1,6 @@
 """Load the finished networks of a run for inference, in the precision of their training."""
 
 from collections.abc import Callable, Collection
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -50,6 +49,10 @@ class Calibration(StrictModel):
     levels: list[FiniteFloat]
     temperatures: list[Annotated[FiniteFloat, Field(gt=0)]]
 
+    def is_of(self, num_experts: int) -> bool:
+        """Return True if the calibration is whole, and of a router of so many experts."""
+        return len(self.log_prior) == num_experts and len(self.levels) == len(self.temperatures) > 1
+
 
 def load_ensemble(
     experiment: Experiment,
@@ -72,23 +75,44 @@ def load_ensemble(
     Raises:
         UserError: A file is damaged or does not match the manifest of its unit.
     """
-    fill = partial(_load_weights, experiment, choice)
-    evaluate = experiment.evaluate
+
+    def fill(network: nn.Module, key: str) -> nn.Module:
+        return load_unit_weights(experiment, choice, network, key, folder_of(key))
+
+    return assemble(experiment, needed, device, fill, lambda: read_calibration(experiment, folder_of(ROUTER)))
+
+
+def assemble(
+    experiment: Experiment,
+    needed: Collection[str],
+    device: torch.device,
+    fill: Callable[[nn.Module, str], nn.Module],
+    calibration: Callable[[], Calibration | None],
+) -> Ensemble:
+    """Build the networks of some units, fill and place them.
+
+    Args:
+        experiment: Settings of the experiment.
+        needed: Keys of the units; the other networks become None.
+        device: Device of the samples.
+        fill: Function that fills a network on the host with the weights of a unit, and returns it.
+        calibration: Function that returns the calibration of the router; called if the router is needed.
+    """
     keys = (*map(expert_key, all_experts(experiment)), *DENSE)
     configs = {key: resolve_training(experiment, key).denoiser for key in keys if key in needed}
     on_host = {
-        key: fill(build_denoiser.build(experiment, config), key, folder_of(key)).to(DTYPES[config.precision])
+        key: fill(build_denoiser.build(experiment, config), key).to(DTYPES[config.precision])
         for key, config in configs.items()
     }
-    placed = variants.create(Placement, evaluate.placement).place(on_host, device)
+    placed = variants.create(Placement, experiment.evaluate.placement).place(on_host, device)
     loaded = {key: velocity_of(experiment, configs[key], network) for key, network in placed.items()}
     experts = [loaded.get(key) for key in expert_keys(experiment)]
     extra = {unit_name(key): loaded[key] for key in extra_expert_keys(experiment) if key in loaded}
     router = None
     if ROUTER in needed:
-        filled = fill(build_router.build(experiment), ROUTER, folder_of(ROUTER))
-        placed_router = filled.to(device, DTYPES[build_router.precision(experiment)])
-        router = _with_calibration(experiment, folder_of(ROUTER), placed_router)
+        router = fill(build_router.build(experiment), ROUTER).to(device, DTYPES[build_router.precision(experiment)])
+        if known := calibration():
+            router = CalibratedRouter(router, known.log_prior, known.levels, known.temperatures).eval()
     (null,) = conditions.create_condition(experiment.data).null(1)
     return Ensemble(experts, router, loaded.get(MONOLITH), loaded.get(STUDENT), null, extra)
 
@@ -111,22 +135,22 @@ def load_evaluator(
     return network.to(device)
 
 
-def _with_calibration(experiment: Experiment, folder: Path, router: nn.Module) -> nn.Module:
-    """Wrap a finished router in its calibration, if its unit's folder has one.
+def read_calibration(experiment: Experiment, folder: Path) -> Calibration | None:
+    """Read the calibration of a finished router; None if its unit's folder has none.
 
     Raises:
-        UserError: The file of the calibration does not match the manifest.
+        UserError: The file does not match the manifest, or is of another number of experts.
     """
     if CALIBRATION not in manifest.output_names(folder):
-        return router
-    place, experts = str(folder / CALIBRATION), experiment.cluster.experts
+        return None
+    place = str(folder / CALIBRATION)
     calibration = validate(Calibration, manifest.read_verified_json(folder, CALIBRATION), place)
-    is_whole = len(calibration.log_prior) == experts and len(calibration.levels) == len(calibration.temperatures) > 1
-    require(is_whole, f"{place}: is not of {experts} experts; fetch it again, or remove {folder}")
-    return CalibratedRouter(router, calibration.log_prior, calibration.levels, calibration.temperatures).eval()
+    is_whole = calibration.is_of(experiment.cluster.experts)
+    require(is_whole, f"{place}: is not of {experiment.cluster.experts} experts; fetch it again, or remove {folder}")
+    return calibration
 
 
-def _load_weights(
+def load_unit_weights(
     experiment: Experiment, choice: WeightsChoice, network: nn.Module, key: str, folder: Path
 ) -> nn.Module:
     """Fill a network with the chosen weights of a unit, whose files must match the manifest."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from safetensors.torch import save_file
 
@@ -24,6 +25,7 @@ from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import CATALOG, EXPERT_LISTS, MONOLITH, ROUTER, STUDENT, expert_key, student_keys, train_keys
+from hpcddm.sampling.draw_images import RequestedConditions
 from hpcddm.stages.training import router_job
 from tests.commands.runs import complete_run
 from tests.helpers import JOINED, finish, hpcddm, tiny
@@ -122,11 +124,12 @@ def test_a_class_goes_by_its_name_or_its_number(run, monkeypatch, names, word, n
         named(run, names)
     classes = []
 
-    def draw(*given):
-        classes.extend(given[5].classes * given[5].count)
-        return np.zeros((3, 8, 8, 1))
+    def request_conditions(*given):
+        classes.extend(given[3].classes * given[3].count)
+        return RequestedConditions(torch.zeros(3))
 
-    monkeypatch.setattr("hpcddm.api.draw", draw)
+    monkeypatch.setattr("hpcddm.api.request_conditions", request_conditions)
+    monkeypatch.setattr("hpcddm.sampling.trained_model.draw", lambda *given: np.zeros((3, 8, 8, 1)))
     hpcddm("sample", run.root, "--output", run.root / "grid.png", "--num-images", 3, "--class", word)
     assert classes == [number] * 3
 

@@ -100,8 +100,10 @@ def test_samples_have_the_captions_of_the_evaluation_set_and_are_measured_withou
 
 def test_without_a_prompt_images_have_the_captions_of_the_evaluation_set(run):
     experiment = stored_experiment(run)
-    told, clusters = draw_images._conditions_and_clusters(experiment, run, draw_images.ImageRequest(45), is_oracle=True)
-    assert torch.equal(told, conditions.create_condition(experiment.data).of_prompts(asked_for(45)))
+    condition = conditions.create_condition(experiment.data, run.output)
+    told = draw_images.request_conditions(experiment, run, condition, draw_images.ImageRequest(45), is_oracle=True)
+    assert torch.equal(told.conditions, conditions.create_condition(experiment.data).of_prompts(asked_for(45)))
+    clusters = told.clusters
     assert len(clusters) == 45 and set(clusters.tolist()) == {0, 1} and (clusters[:5] == clusters[40:]).all()
 
 
