@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hpcddm.api import Run
+    from hpcddm.api import PublishedEnsemble, Run
 
 __version__ = "0.2.0"
 
@@ -14,20 +14,20 @@ def __dir__() -> list[str]:
     return [name for name in globals() if name not in ("Any", "Path", "TYPE_CHECKING")]
 
 
-def open(root: Path | str, **evaluation: Any) -> "Run":  # noqa: A001  Read as hpcddm.open.
-    """Open a run.
+def open(root: Path | str, **evaluation: Any) -> "Run | PublishedEnsemble":  # noqa: A001  Read as hpcddm.open.
+    """Open a run, or a published ensemble.
 
     Args:
-        root: Folder of the run.
-        **evaluation: Settings of the sampler that replace those of the run, such as steps=50 or guidance=2.0.
+        root: Folder of the run, or of the ensemble.
+        **evaluation: Settings of the sampler that replace its own, such as steps=50 or guidance=2.0.
 
     Returns:
-        The run. It loads networks when a method first needs them.
+        The run or the ensemble. It loads networks when a method first needs them.
 
     Raises:
-        ConfigError: The folder does not hold a run, or a setting is wrong.
+        ConfigError: The folder holds neither, or a setting is wrong.
     """
     # Not at the top: the command line imports this package, and torch takes its seconds.
-    from hpcddm.api import open_run
+    from hpcddm.api import open_model
 
-    return open_run(root, **evaluation)
+    return open_model(root, **evaluation)

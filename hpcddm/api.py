@@ -15,7 +15,7 @@ from hpcddm.config.schema import validate
 from hpcddm.data import run_samples
 from hpcddm.data.column_reader import ColumnReader
 from hpcddm.data.run_samples import open_catalog
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, UserError
 from hpcddm.evaluation.metrics import columns, led_by
 from hpcddm.evaluation.unknown_words import CaptionWords, read_caption_words
 from hpcddm.files import checked_reads
@@ -24,6 +24,8 @@ from hpcddm.pipeline.required_units import missing_experts
 from hpcddm.pipeline.state import State
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import UnitStatus, require_current, survey_units
+from hpcddm.publishing.document import is_published, read_ensemble
+from hpcddm.publishing.published_ensemble import PublishedEnsemble
 from hpcddm.runs import manifest
 from hpcddm.runs.files import CURVE, METRICS
 from hpcddm.runs.ranges import SPLITS, TRAIN
@@ -182,22 +184,38 @@ class Run(TrainedModel):
         return load_ensemble.load_ensemble(self.experiment, self._run.unit, units, current_device(), choice)
 
 
-def open_run(root: Path | str, **evaluation: Any) -> Run:
-    """Open a run.
+def open_model(root: Path | str, **evaluation: Any) -> Run | PublishedEnsemble:
+    """Open a run, or a published ensemble.
 
     Args:
-        root: Folder of the run.
-        **evaluation: Settings of the sampler that replace those of the run, such as steps=50 or guidance=2.0.
+        root: The folder.
+        **evaluation: Settings of the sampler that replace its own, such as steps=50 or guidance=2.0.
 
     Raises:
         ConfigError: The folder does not hold a run, or a setting is wrong.
+        UserError: The description of the ensemble is damaged or refused.
     """
-    run = RunDir(Path(root))
-    # Networks may need weights that a path names.
-    experiment = with_absolute_paths(stored_experiment(run), run)
+    folder, document = Path(root), None
+    if is_published(folder):
+        document, experiment = read_ensemble(folder)
+    else:
+        # Networks may need weights that a path names.
+        experiment = with_absolute_paths(stored_experiment(RunDir(folder)), RunDir(folder))
     if evaluation:
         values = experiment.evaluate.model_dump() | evaluation
         experiment = experiment.model_copy(update={"evaluate": validate(EvaluateSettings, values, "hpcddm.open")})
     for key, problem in weights_conflict(experiment.experts.training, experiment.evaluate).items():
         raise ConfigError(f"hpcddm.open: {key}: {problem}")
-    return Run(run, experiment)
+    return Run(RunDir(folder), experiment) if document is None else PublishedEnsemble(folder, document, experiment)
+
+
+def open_run(root: Path | str) -> Run:
+    """Open a run; errors as those of `open_model`.
+
+    Raises:
+        UserError: The folder is a published ensemble, and what is needed is only in a run.
+    """
+    model = open_model(root)
+    if not isinstance(model, Run):
+        raise UserError(f"{root}: a published ensemble, which has no images and no results; name the run")
+    return model

@@ -11,7 +11,7 @@ from hpcddm.errors.printing import echo
 
 VERBS = (
     *("submit", "status", "wait", "logs", "retry", "cancel", "cost", "clean"),
-    *("sample", "evaluate", "export", "concepts", "sweep"),
+    *("sample", "evaluate", "publish", "export", "concepts", "sweep"),
     *("data", "plan", "prefetch", "convert", "site", "selftest", "run-unit"),
 )
 HIDDEN = ("continue-submission",)

@@ -9,6 +9,7 @@ from typing import BinaryIO
 import h5py
 import numpy as np
 from jaxtyping import Float, Float64, Int64
+from safetensors.numpy import save_file
 
 from hpcddm.clustering.samples import Samples
 from hpcddm.data.columns import Numbers
@@ -129,6 +130,12 @@ def write_arrays(path: Path, partition: Partition) -> None:
     with atomic.replacing(path, durable=False) as staged, h5py.File(staged, "w") as file:
         for name, values in partition.arrays().items():
             file.create_dataset(name, data=values)
+
+
+def save_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
+    """Write the arrays that define a partition as safetensors, for others."""
+    # Not ascontiguousarray, which gives single numbers a dimension.
+    save_file({name: np.array(values, order="C") for name, values in arrays.items()}, path)
 
 
 def read_arrays(path: Path, plain: BinaryIO | None = None, advice: str = REDO) -> dict[str, np.ndarray]:

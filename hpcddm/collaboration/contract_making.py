@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from hpcddm.clustering.partition import read_arrays
+from hpcddm.clustering.partition import read_arrays, save_arrays
 from hpcddm.collaboration.agreed_packages import accepted_versions
 from hpcddm.collaboration.contract_settings import shared_settings
 from hpcddm.config import variants
@@ -198,9 +198,7 @@ def _sites(experiment: Experiment, coordinator: str, terms: Terms, before: Contr
 
 def write_partition(run: RunDir, path: Path) -> None:
     """Write the arrays that define a run's partition as safetensors."""
-    arrays = read_arrays(run.output(CLUSTER, PARTITION))
-    # Not ascontiguousarray, which gives single numbers a dimension.
-    save_file({name: np.array(values, order="C") for name, values in arrays.items()}, path)
+    save_arrays(read_arrays(run.output(CLUSTER, PARTITION)), path)
 
 
 def write_probe(run: RunDir, experiment: Experiment, path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from hpcddm.commands.options import PATH, RUN
+from hpcddm.commands.options import PATH
 from hpcddm.config.class_names import are_numbers, class_number
 from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.cross_checks import weights_conflict
@@ -19,6 +19,7 @@ from hpcddm.config.strict_yaml import parse_value
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import echo
 from hpcddm.pipeline.required_units import missing_experts, single_models, units_of_strategy
+from hpcddm.publishing.document import is_published, read_ensemble
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
 from hpcddm.runs.stored_results import stored_class_names
@@ -32,7 +33,7 @@ KEPT_WEIGHTS = {"sigma_rel": "--sigma-rel", "snapshot": "--snapshot"}
 
 
 @click.command()
-@RUN
+@click.argument("folder", type=PATH, metavar="RUN")
 @click.option(
     "--strategy",
     default="top-1",
@@ -58,7 +59,7 @@ KEPT_WEIGHTS = {"sigma_rel": "--sigma-rel", "snapshot": "--snapshot"}
     "--output", type=PATH, default=Path("grid.png"), show_default=True, help="One PNG, or X.npz for other evaluators."
 )
 def sample(
-    run: RunDir,
+    folder: Path,
     output: Path,
     strategy: str,
     name: str | None,
@@ -69,25 +70,35 @@ def sample(
 ) -> None:
     """Draw images with the trained networks of RUN into one PNG, or into an npz as other evaluators read it.
 
+    RUN is the folder of a run, or one that 'hpcddm publish' wrote.
+
     \b
     Example: hpcddm sample runs/fashion_mnist --strategy top-2 --class "Ankle boot" --steps 25 --output boots.png
     Next:    compare with one model alone: --strategy monolith
     """
-    experiment = with_absolute_paths(stored_experiment(run), run)
-    units, names = units_of_strategy(experiment, strategy, "--strategy"), stored_class_names(experiment, run)
+    run, document = RunDir(folder), None
+    if is_published(folder):
+        document, experiment = read_ensemble(folder)
+        names = document.class_names
+    else:
+        experiment = with_absolute_paths(stored_experiment(run), run)
+        names = stored_class_names(experiment, run)
+    units = units_of_strategy(experiment, strategy, "--strategy")
     _check_request(experiment, name, prompts, is_oracle=EXPERT_LISTS in units)
     classes = [] if name is None else [names[_class_of(name, names)]]
     experiment = _changed(experiment, strategy, changes)
-    missing = missing_experts(experiment, run, units)
+    missing = missing_experts(experiment, run, units) if document is None else document.left_out
     _check_output(output)
-    from hpcddm.api import Run
+    from hpcddm.api import PublishedEnsemble, Run
+
+    model = Run(run, experiment) if document is None else PublishedEnsemble(folder, document, experiment)
 
     if not classes and not prompts and not experiment.data.condition.reads_captions:
         classes = names
     with click.progressbar(length=num_images, label=strategy) as bar, warnings.catch_warnings():
         warnings.filterwarnings("always", category=UserWarning, module="hpcddm")
         warnings.showwarning = lambda message, *place: echo(f"warning: {message}", err=True)
-        images = Run(run, experiment).sample(num_images, strategy, classes, prompts, seed, bar.update)
+        images = model.sample(num_images, strategy, classes, prompts, seed, bar.update)
     if output.suffix.lower() == ARRAY:
         _save_array(images, f"{run.root}:{strategy}", experiment, (classes, names), prompts, seed, output)
     else:

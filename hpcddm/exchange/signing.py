@@ -22,7 +22,7 @@ from hpcddm.exchange.ssh_keys import MAX_KEY_BYTES, Malformed, PublicKey
 from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import Unreadable
 
-CONTRACT, BUNDLE, SITE = "contract@hpcddm", "bundle@hpcddm", "site@hpcddm"
+CONTRACT, BUNDLE, SITE, ENSEMBLE = "contract@hpcddm", "bundle@hpcddm", "site@hpcddm", "ensemble@hpcddm"
 """Namespaces: a signature for one purpose is none for another."""
 SIGNS_SINCE = (8, 2)
 """OpenSSH whose ssh-keygen signs with keys in files and in agents."""

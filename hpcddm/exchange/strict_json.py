@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
 from hpcddm.files import checked_reads
@@ -17,20 +18,26 @@ MAX_ITEMS = 250_000
 """Most keys and values; a contract of a thousand experts has less than half of them."""
 
 
-def parse(content: bytes, kind: type[T]) -> T:
+def is_ascii(text: str) -> bool:
+    """Return True for a text of printable ASCII."""
+    return PRINTABLE.fullmatch(text) is not None
+
+
+def parse(content: bytes, kind: type[T], is_harmless: Callable[[str], bool] = is_ascii) -> T:
     """Parse JSON that another site wrote.
 
     Args:
         content: The bytes; the caller has bounded their number.
         kind: Dataclass of the content; unknown keys are refused.
+        is_harmless: Function that returns True for a text that any terminal can show as it is.
 
     Returns:
         An instance of the dataclass.
 
     Raises:
         ValueError: A key occurs twice; a number is not finite or has more than 20 digits; a text has more than
-            4,096 characters or others than printable ASCII; the content is too deep, has too many values, or does not
-            fit the dataclass.
+            4,096 characters or is not harmless; the content is too deep, has too many values, or does not fit the
+            dataclass.
 
     Examples:
         >>> from dataclasses import dataclass
@@ -41,12 +48,12 @@ def parse(content: bytes, kind: type[T]) -> T:
         Count(images=3)
     """
     # Texts first: an error of a type may name a key.
-    _require_plain(content)
+    _require_plain(content, is_harmless)
     made: T = checked_reads.parse_json(content, kind)
     return made
 
 
-def _require_plain(content: bytes) -> None:
+def _require_plain(content: bytes, is_harmless: Callable[[str], bool]) -> None:
     try:
         level = [json.loads(content, parse_int=_number, parse_float=_number, parse_constant=_constant)]
     except RecursionError:
@@ -61,8 +68,9 @@ def _require_plain(content: bytes) -> None:
             level += [*item, *item.values()]
         elif isinstance(item, list):
             level += item
-        elif isinstance(item, str) and (len(item) > TEXT_LENGTH or not PRINTABLE.fullmatch(item)):
-            raise ValueError(f"holds a text that is too long or not printable ASCII, {item[:40]!a}")
+        elif isinstance(item, str) and (len(item) > TEXT_LENGTH or not is_harmless(item)):
+            kind = "printable ASCII" if is_harmless is is_ascii else "printable"
+            raise ValueError(f"holds a text that is too long or not {kind}, {item[:40]!a}")
 
 
 def _number(text: str) -> None:

@@ -51,6 +51,7 @@ class TensorFile:
     Args:
         path: The file; it must be regular.
         follows_links: True to follow a link at `path`, for files that the user names.
+        root: A folder above the file; links below it are not followed.
 
     Raises:
         FileNotFoundError: The file does not exist.
@@ -67,9 +68,9 @@ class TensorFile:
         {'bias': TensorSpec(dtype='F32', shape=(3,))}
     """
 
-    def __init__(self, path: Path, follows_links: bool = False) -> None:
-        self.path = path
-        self._file = open(checked_reads.open_regular(path, follows_links=follows_links), "rb", buffering=0)  # noqa: SIM115
+    def __init__(self, path: Path, follows_links: bool = False, root: Path | None = None) -> None:
+        self.path, descriptor = path, checked_reads.open_regular(path, root, follows_links)
+        self._file = open(descriptor, "rb", buffering=0)  # noqa: SIM115
         try:
             self._read_header()
         except BaseException:

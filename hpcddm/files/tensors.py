@@ -76,7 +76,7 @@ def fill(tensors: Mapping[str, Tensor], file: TensorFile, sha256: str | None) ->
     Raises:
         UserError: The file has another digest, or a tensor is not finite; the message names file and tensor.
     """
-    computed = file.read({name: _memory(values) for name, values in tensors.items() if values.numel()})
+    computed = file.read({name: memory(values) for name, values in tensors.items() if values.numel()})
     require(
         sha256 in (None, computed),
         f"{file.path}: its bytes are not those of its manifest; fetch it again, or remove {file.path.parent}",
@@ -121,7 +121,7 @@ def read_part(file: TensorFile, name: str, first: int, values: Tensor) -> None:
         values: Contiguous memory on the host that receives the values, of the type in the file.
     """
     if values.numel():
-        file.read_part(name, first * values.element_size(), _memory(values))
+        file.read_part(name, first * values.element_size(), memory(values))
 
 
 def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
@@ -133,7 +133,7 @@ def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
     return None
 
 
-def _memory(values: Tensor) -> memoryview:
+def memory(values: Tensor) -> memoryview:
     """Return the memory of a contiguous tensor on the host as writable bytes."""
     return values.detach().view(-1).view(torch.uint8).numpy().data
 

@@ -9,7 +9,7 @@ from diffusers import AutoencoderKL, DiTPipeline, DiTTransformer2DModel
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from hpcddm.commands.export import scheduler_config
+from hpcddm.publishing.diffusers_folder import scheduler_config
 from hpcddm.config import variants
 from hpcddm.diffusion.objectives.base import Objective
 from hpcddm.errors import UserError

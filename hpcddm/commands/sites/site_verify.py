@@ -11,6 +11,9 @@ from hpcddm.exchange import bundle as bundles
 from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import signed_folder, site_identity
 from hpcddm.exchange.ssh_keys import PublicKey
+from hpcddm.publishing import folder_sums
+from hpcddm.publishing.document import FILE as ENSEMBLE_FILE
+from hpcddm.publishing.document import is_published, read_ensemble
 from hpcddm.runs.import_records import read_signed_bundle
 
 
@@ -20,9 +23,9 @@ from hpcddm.runs.import_records import read_signed_bundle
 def site_verify(folder: Path, fingerprint: str | None) -> None:
     """Say who signed what another site has sent, and whether it is whole.
 
-    FOLDER is a key, a contract or a bundle, as another site wrote it. A file that was changed on its way is refused.
-    Only the fingerprint tells whose key it is: compare it with the one that the site tells you by another channel.
-    Whether a bundle is what was agreed on, 'hpcddm site import' checks.
+    FOLDER is a key, a contract, a bundle or a published ensemble, as another site wrote it. A file that was changed on
+    its way is refused. Only the fingerprint tells whose key it is: compare it with the one that the site tells you by
+    another channel. Whether a bundle is what was agreed on, 'hpcddm site import' checks.
 
     \b
     Example: hpcddm site verify uni-b-key --fingerprint SHA256:kmYcvdi2GkPeWxB6XLjrZB8JHsy2Hm8luHMFp9GMvqk
@@ -51,8 +54,13 @@ def _verified(folder: Path) -> tuple[str, str, PublicKey]:
         with click.progressbar(length=size, label=f"checking {bundle.unit}") as bar:
             signed_folder.receive(folder, bundles.FILE, bundle.files, None, bar.update)
         return bundle.site, f"bundle {bundle.number} of {bundle.unit}", key
+    if is_published(folder):
+        size = sum((folder / name).stat().st_size for name in folder_sums.list_files(folder))
+        with click.progressbar(length=size, label="checking") as bar:
+            key = folder_sums.verify_folder(folder, bar.update)
+        return "whoever published it", f"ensemble {read_ensemble(folder)[0].name}", key
     if folder.is_dir() and not (folder / site_identity.FILE).exists():
-        names = f"{site_identity.FILE} (a key), {contracts.FILE} and {bundles.FILE}"
+        names = f"{site_identity.FILE} (a key), {contracts.FILE}, {bundles.FILE} and {ENSEMBLE_FILE}"
         raise UserError(f"{folder}: has none of {names}; complete the folder, or name the one that the site sent")
     name, key = site_identity.read_identity(folder)
     return name, "a key", key

@@ -74,6 +74,12 @@ class DiffusersDiT(CheckpointLayout[DiffusersDiTSettings]):
         return ours, _info(stored, config, width, len(table) - 1, like)
 
 
+def is_representable(info: CheckpointInfo) -> bool:
+    """Return True if `DiTTransformer2DModel` can represent a network."""
+    model = info.model
+    return (model.name, model.modulation, info.condition, model.qk_norm) == ("dit", "zero", ConditionForm.CLASS, False)
+
+
 def dump(
     tensors: dict[str, Tensor], info: CheckpointInfo, num_classes: int = 0
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -83,7 +89,7 @@ def dump(
     Raises `UserError` for a network that `DiTTransformer2DModel` cannot represent.
     """
     model = info.model
-    if (model.name, model.modulation, info.condition, model.qk_norm) != ("dit", "zero", ConditionForm.CLASS, False):
+    if not is_representable(info):
         shown = model.model_dump() | {"condition": info.condition}
         settings = ", ".join(f"{key} {value}" for key, value in shown.items() if key != "name")
         raise UserError(

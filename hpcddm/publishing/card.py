@@ -1,0 +1,130 @@
+"""The model card of a published ensemble: README.md with the YAML header of the hub, and grids of samples as PNG."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+import yaml
+
+from hpcddm.config.experiment import Experiment
+from hpcddm.errors.printing import printable
+from hpcddm.evaluation.metrics import columns, led_by
+from hpcddm.evaluation.metrics.base import Metric
+from hpcddm.evaluation.report.image_grids import grid
+from hpcddm.evaluation.report.run_summary import describe_variant
+from hpcddm.files import checked_reads, hdf5
+from hpcddm.publishing.document import ENCODERS, EnsembleDocument
+from hpcddm.publishing.published_settings import described_encoders
+from hpcddm.runs.files import EVALUATION, METRICS
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_keys import REPORT
+from hpcddm.runs.unit_training import resolve_training
+from hpcddm.stages.evaluation.draw import draw_keys
+
+CARD, SAMPLES = "README.md", "samples"
+COLUMNS, SHOWN = 8, 64
+"""Columns of a grid, and its most samples: the first ones of the evaluation."""
+LICENSE = re.compile(r"[a-z0-9][a-z0-9.-]{0,40}")
+"""Identifiers of licenses as the hub knows them; other licenses are 'other' there, with their name."""
+MARKUP = re.compile(r"([\\`*_{}\[\]()#+!|<>~])")
+"""Characters with a meaning in Markdown, or in the HTML that it may hold."""
+
+
+def write_card(
+    folder: Path, run: RunDir, experiment: Experiment, document: EnsembleDocument, copies: list[str]
+) -> None:
+    """Write README.md and the grids of an ensemble.
+
+    Args:
+        folder: Folder of the ensemble.
+        run: The run, whose report is complete.
+        experiment: Settings of the run.
+        document: Description of the ensemble.
+        copies: Paths of the experts in the layout of diffusers.
+    """
+    metrics: dict[str, Any] = checked_reads.read_required_json(run.output(REPORT, METRICS))
+    shown = _write_grids(folder, run, experiment, [*metrics["arms"]])
+    metric_columns = [one for one in led_by(metrics["leading_metric"], columns()) if one.key in metrics["floor"]]
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    environment.filters["plain"] = plain
+    template = environment.from_string(Path(__file__).with_name("card.md.j2").read_text())
+    text = template.render(
+        header=yaml.safe_dump(_header(experiment, document), sort_keys=False, allow_unicode=True),
+        document=document,
+        experiment=experiment,
+        metrics=metrics,
+        columns=metric_columns,
+        rows=_rows(metrics, metric_columns),
+        networks=_networks(experiment, document),
+        encoders=list(described_encoders(experiment)),
+        grids=shown,
+        copies=copies,
+        has_encoders=any(name.startswith(f"{ENCODERS}/") for name in document.files),
+    )
+    (folder / CARD).write_text(text)
+
+
+def plain(text: object) -> str:
+    """Return a text that Markdown shows as it is, on one line."""
+    return MARKUP.sub(r"\\\1", printable(str(text), 2000))
+
+
+def _header(experiment: Experiment, document: EnsembleDocument) -> dict[str, Any]:
+    """Return the YAML header that the hub reads."""
+    known = LICENSE.fullmatch(document.license.lower())
+    terms = {"license": document.license.lower()} if known else {"license": "other"}
+    if document.license and not known:
+        terms["license_name"] = document.license
+    task = "text-to-image" if experiment.data.condition.reads_captions else "unconditional-image-generation"
+    tags = ["diffusion", "decentralized-diffusion", "mixture-of-experts"]
+    return terms | {"library_name": "hpcddm", "pipeline_tag": task, "tags": tags}
+
+
+def _rows(metrics: Mapping[str, Any], shown: list[Metric]) -> list[list[str]]:
+    """Return the table of figures with their 95 % intervals: one row per arm, and one of real images."""
+    rows = []
+    for name, values in (metrics["arms"] | {"real images": metrics["floor"]}).items():
+        intervals = metrics["intervals"].get("floor" if name == "real images" else name, {})
+        cells = [_cell(metric, values, intervals) for metric in shown]
+        flops = f"{values['train_flops']:.3g}" if "train_flops" in values else ""
+        rows.append([name, *cells, f"{values['images']:,}", flops])
+    return rows
+
+
+def _cell(metric: Metric, values: Mapping[str, Any], intervals: Mapping[str, Any]) -> str:
+    if values.get(metric.key) is None:
+        return ""
+    text = metric.text(values[metric.key])
+    ends = next((ends for key, ends in intervals.items() if re.split("[-@]", key)[0] == metric.key), [None])
+    return text if None in ends else f"{text} [{', '.join(map(metric.text, ends))}]"
+
+
+def _networks(experiment: Experiment, document: EnsembleDocument) -> list[list[str]]:
+    """Return the table of the networks: who trained which one, on what, and how long."""
+    rows = []
+    for key, one in document.networks.items():
+        objective = describe_variant(resolve_training(experiment, key).denoiser.objective) if one.objective else ""
+        cluster = "" if one.samples is None else f"{one.cluster} ({one.samples:,} images)"
+        seen, flops = (
+            "" if value is None else f"{value:{form}}" for value, form in ((one.images, ","), (one.train_flops, ".3g"))
+        )
+        rows.append([key, one.model["name"], f"{one.parameters:,}", objective, cluster, seen, flops, one.site or ""])
+    return rows
+
+
+def _write_grids(folder: Path, run: RunDir, experiment: Experiment, arms: list[str]) -> dict[str, str]:
+    """Write a grid of every arm's first samples; return their paths by arm."""
+    (folder / SAMPLES).mkdir()
+    written = {}
+    for arm in arms:
+        images: list[np.ndarray] = []
+        for key in draw_keys(experiment):
+            if sum(map(len, images)) < SHOWN:
+                with hdf5.open_checked(run.output(key, EVALUATION)) as file:
+                    images.append(file[arm]["images"][:SHOWN])
+        written[arm] = f"{SAMPLES}/{arm}.png"
+        grid(np.concatenate(images)[:SHOWN], COLUMNS).save(folder / written[arm])
+    return written

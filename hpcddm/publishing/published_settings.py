@@ -1,0 +1,85 @@
+"""Settings of a published ensemble: those of the run, without its private files and what only its evaluation needs."""
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from hpcddm.config import paths
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import variants_of
+from hpcddm.config.weights import SettingsWithWeights, list_files, verified_folder
+from hpcddm.loading import foreign_settings
+from hpcddm.publishing.document import ENCODERS, NOT_PUBLISHED
+
+OWN_KEYS = ("concepts", "evaluate.perceptual", "evaluate.reference", "router.refit")
+"""Settings of the run alone: what they name does not change a sample."""
+NETWORKS = ("data.space.", "data.condition.")
+"""Keys of the autoencoder and the text encoder, which sampling needs."""
+
+
+def published_values(experiment: Experiment, num_experts: int, has_encoders: bool) -> dict[str, Any]:
+    """Return the settings of an experiment as an ensemble publishes them, nested as in the YAML file.
+
+    Args:
+        experiment: Settings of the run.
+        num_experts: Number of experts that are published.
+        has_encoders: True if the weights of autoencoder and text encoder are copied.
+    """
+    values = experiment.model_dump(mode="json")
+    for key in OWN_KEYS:
+        place, _, last = key.rpartition(".")
+        (paths.value_at(values, place) if place else values)[last] = None
+    experts, clustering = values["experts"], values["cluster"]["clustering"]
+    for holder in (values["monolith"], experts, *experts["overrides"], *experts["extra"]):
+        if "init_from" in holder:
+            holder["init_from"] = None
+    values["cluster"]["clustering"] = clustering.get("fitted_by") or clustering
+    # The published weights are those that the run evaluated, so no choice is left.
+    values["evaluate"] |= {"extractors": [], "snapshot": None, "sigma_rel": None}
+    for training in filter(None, (experts["training"], values["router"]["training"])):
+        training |= {"snapshots": [], "power_ema": []}
+    if num_experts < experiment.cluster.experts:
+        values["evaluate"]["min_experts"] = num_experts
+    for place, own in network_weights(experiment):
+        holder = paths.value_at(values, place)["weights"]
+        if has_encoders or own.weights.folder is not None:
+            holder |= {"folder": encoder_folder(place), "hub": None, "revision": None}
+    for place, holder, key in list(foreign_settings.find_paths(values)):
+        if not place.startswith(NETWORKS):
+            holder[key] = NOT_PUBLISHED
+    return values
+
+
+def network_weights(experiment: Experiment) -> Iterator[tuple[str, SettingsWithWeights]]:
+    """Yield key and settings of the autoencoder and the text encoder, if they are networks of public packages."""
+    for place, variant in variants_of(experiment):
+        if isinstance(variant, SettingsWithWeights) and f"{place}.".startswith(NETWORKS):
+            yield place, variant
+
+
+def encoder_folder(place: str) -> str:
+    """Return the folder of a network's public weights, relative to that of the ensemble."""
+    return f"{ENCODERS}/{place}"
+
+
+def encoder_files(experiment: Experiment) -> dict[str, Path]:
+    """Return the files of autoencoder and text encoder by their paths in the ensemble's folder.
+
+    Raises:
+        UserError: Weights are missing, or are not those of the run.
+    """
+    return {
+        f"{encoder_folder(place)}/{name}": verified_folder(own) / name
+        for place, own in network_weights(experiment)
+        for name in list_files(own)
+    }
+
+
+def described_encoders(experiment: Experiment) -> Collection[str]:
+    """Describe autoencoder, text encoder and feature encoder as text: key, name and hash of the weights."""
+    described = []
+    for place, variant in variants_of(experiment):
+        if isinstance(variant, SettingsWithWeights) and f"{place}.".startswith((*NETWORKS, "encode.")):
+            origin = f" ({variant.weights.hub})" if variant.weights.hub else ""
+            described.append(f"{place}: {variant.name}{origin}, SHA-256 {variant.weights.content_hash}")
+    return described
