@@ -20,14 +20,15 @@ from hpcddm.evaluation.metrics import columns, led_by
 from hpcddm.evaluation.unknown_words import CaptionWords, read_caption_words
 from hpcddm.files import checked_reads
 from hpcddm.jobs.devices import current_device
+from hpcddm.loading.ensemble_document import read_ensemble
 from hpcddm.pipeline.required_units import missing_experts
 from hpcddm.pipeline.state import State
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import UnitStatus, require_current, survey_units
-from hpcddm.publishing.document import is_published, read_ensemble
 from hpcddm.publishing.published_ensemble import PublishedEnsemble
 from hpcddm.runs import manifest
 from hpcddm.runs.files import CURVE, METRICS
+from hpcddm.runs.published_files import is_published
 from hpcddm.runs.ranges import SPLITS, TRAIN
 from hpcddm.runs.run_dir import Locate, RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths

@@ -13,7 +13,7 @@ from tests.documented_keys import accepted, all_words, wrong_keys, wrong_mapping
 from tests.helpers import LOAD_VARIANTS, REPOSITORY
 from tests.test_docs import NAMES_ANY_FILE, PAGES, code_of, exists
 
-NOT_COMMANDS = {*"and bundle contract did has leaves reads run sets site stores submits there".split()}
+NOT_COMMANDS = {*"and bundle contract did ensemble has leaves reads run sets site stores submits there".split()}
 """What follows 'hpcddm' in sentences, and in the first lines of files."""
 NOT_YAML = re.compile(r"x: \(N, C, H, W\)|scale: 0.18215, shift: 0|latents: \{gpus_per_node: 1\}|\w+: ClassVar.*")
 """Pieces of pages that have a colon and are no mapping of an experiment or a site."""

@@ -16,7 +16,7 @@ PACKAGE = REPOSITORY / "hpcddm"
 ROOMS = (
     *("errors", "randomness", "files", "config", "exchange", "runs", "jobs", "pipeline"),
     *("data", "sources", "clustering", "encoders", "diffusion", "models", "training", "sampling", "evaluation"),
-    *("loading", "launch", "collaboration", "stages", "api", "commands", "cli"),
+    *("loading", "launch", "collaboration", "stages", "publishing", "api", "commands", "cli"),
 )
 """The rooms, lowest first: each may import those before it, and none after it."""
 LOOSE = {"api", "cli"}

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from hpcddm.clustering.base import Clustering, Workspace, convert_errors
-from hpcddm.clustering.partition import Partition
+from hpcddm.clustering.partition import Partition, load_arrays
 from hpcddm.clustering.samples import Samples
 from hpcddm.config import variants
 from hpcddm.config.clustering import ClusteringSettings
@@ -16,7 +16,6 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import PathSetting
 from hpcddm.data.columns import Numbers
 from hpcddm.files import atomic
-from hpcddm.files.tensor_file import VALUE_BYTES, TensorFile
 
 ADVICE = "ask the coordinator for the contract again"
 
@@ -60,12 +59,8 @@ class AgreedClustering(Clustering[AgreedClusteringSettings]):
     def _opened(self) -> Iterator[dict[str, np.ndarray]]:
         """Yield the arrays by name, with errors about them converted."""
         path = Path(self.settings.partition)
-        with convert_errors(path, ADVICE), TensorFile(path) as file:
-            arrays = {
-                name: np.empty(spec.shape, f"<{spec.dtype[0].lower()}{VALUE_BYTES[spec.dtype]}")
-                for name, spec in file.forms.items()
-            }
-            held = file.read({name: values.reshape(-1).view(np.uint8).data for name, values in arrays.items()})
+        with convert_errors(path, ADVICE):
+            arrays, held = load_arrays(path)
             atomic.require_submitted(path, self.settings.content_hash, held)
             yield arrays
 

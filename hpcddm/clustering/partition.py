@@ -16,6 +16,7 @@ from hpcddm.data.columns import Numbers
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, hdf5
 from hpcddm.files.checked_reads import Unreadable
+from hpcddm.files.tensor_file import VALUE_BYTES, TensorFile
 
 REDO = "submit again with --redo cluster"
 """Next step if the partition of a run cannot be used."""
@@ -130,6 +131,16 @@ def write_arrays(path: Path, partition: Partition) -> None:
     with atomic.replacing(path, durable=False) as staged, h5py.File(staged, "w") as file:
         for name, values in partition.arrays().items():
             file.create_dataset(name, data=values)
+
+
+def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], str]:
+    """Read the arrays that `save_arrays` wrote, and the SHA-256 of their file."""
+    with TensorFile(path) as file:
+        arrays = {
+            name: np.empty(spec.shape, f"<{spec.dtype[0].lower()}{VALUE_BYTES[spec.dtype]}")
+            for name, spec in file.forms.items()
+        }
+        return arrays, file.read({name: values.reshape(-1).view(np.uint8).data for name, values in arrays.items()})
 
 
 def save_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import BinaryIO, ClassVar
 import numpy as np
 
 from hpcddm.clustering.base import Clustering, Workspace, convert_errors
-from hpcddm.clustering.partition import Partition, read_arrays
+from hpcddm.clustering.partition import Partition, load_arrays, read_arrays
 from hpcddm.clustering.samples import Samples
 from hpcddm.config import variants
 from hpcddm.config.clustering import ClusteringSettings
@@ -18,13 +18,18 @@ from hpcddm.data.columns import Numbers
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, checked_reads
 from hpcddm.runs import manifest
+from hpcddm.runs.files import PARTITION, PUBLISHED_PARTITION
+from hpcddm.runs.published_files import is_published, published_file
 from hpcddm.runs.run_dir import RunDir
 
 ADVICE = "fetch it again, make it again there, or name another run in cluster.clustering.run"
 
 
 class RunClusteringSettings(ClusteringSettings):
-    """Folder of the other run, as `run`; the rest is filled in by submit, and is all that later stages need of it."""
+    """Folder of the other run, or of a published ensemble, as `run`.
+
+    Submit fills in the rest, which is all that later stages need of it.
+    """
 
     is_fitted: ClassVar[bool] = False
 
@@ -43,14 +48,17 @@ class RunClusteringSettings(ClusteringSettings):
     def open_partition(self) -> Iterator[tuple[Path, BinaryIO]]:
         """Open the partition's file; yield its path and itself.
 
-        Raises `UserError` unless its bytes are those that its manifest states, and those that submit filled in.
+        Raises `UserError` unless its bytes are those that its manifest or `ensemble.json` states, and those that submit
+        filled in.
         """
         # The settings are read while experiments, which stages need, are still being defined.
-        from hpcddm.runs.files import PARTITION
         from hpcddm.runs.unit_keys import CLUSTER
 
-        folder = RunDir(Path(self.run)).unit(CLUSTER)
-        path, stated = folder / PARTITION, manifest.recorded_digest(folder, PARTITION)
+        if is_published(Path(self.run)):
+            path, stated = published_file(Path(self.run), PUBLISHED_PARTITION)
+        else:
+            folder = RunDir(Path(self.run)).unit(CLUSTER)
+            path, stated = folder / PARTITION, str(manifest.recorded_digest(folder, PARTITION))
         try:
             descriptor = checked_reads.open_regular(path)
         except FileNotFoundError:
@@ -77,7 +85,11 @@ class RunClustering(Clustering[RunClusteringSettings]):
     def fit(self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int, workspace: Workspace) -> Partition:
         """Read the partition of the other run; raises `UserError` for one that is damaged, or not the submitted one."""
         with self.settings.open_partition() as (path, file), convert_errors(path, ADVICE):
-            return self.load(read_arrays(path, file, ADVICE))
+            if path.name == PARTITION:
+                return self.load(read_arrays(path, file, ADVICE))
+            arrays, digest = load_arrays(path)
+            atomic.require_submitted(path, self.settings.content_hash, digest)
+            return self.load(arrays)
 
     def load(self, arrays: dict[str, np.ndarray]) -> Partition:
         if self.settings.fitted_by is None:

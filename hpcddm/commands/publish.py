@@ -55,11 +55,12 @@ def publish(
     """Write the ensemble of RUN to a folder that opens anywhere.
 
     The folder holds averaged weights, router, calibration, partition, class names and a model card, and neither images
-    nor paths of the run. 'hpcddm sample FOLDER' draws the same bits as the run. Nothing is uploaded.
+    nor paths of the run. 'hpcddm sample FOLDER' draws the same bits as the run. Nothing is uploaded:
+    docs/publishing.md has the command that does.
 
     \b
     Example: hpcddm publish runs/fashion_mnist --output fashion-mnist-ddm --license cc-by-4.0 --sign
-    Next:    hpcddm sample fashion-mnist-ddm, or hf upload ORG/NAME fashion-mnist-ddm
+    Next:    hpcddm sample fashion-mnist-ddm
     """
     experiment = with_absolute_paths(stored_experiment(run), run)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):

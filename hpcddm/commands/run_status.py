@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hpcddm.collaboration.imported_experts import bundle_commands, expert_origins, import_commands
-from hpcddm.commands.unit_rows import UnitRow, add_causes, make_row
-from hpcddm.commands.unit_steps import UnitSteps
+from hpcddm.commands.unit_rows import UnitRow, UnitSteps, add_causes, make_row
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError, ExitCode
 from hpcddm.errors.next_step import NextStep, step

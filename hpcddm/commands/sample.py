@@ -18,8 +18,9 @@ from hpcddm.config.schema import validate
 from hpcddm.config.strict_yaml import parse_value
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import echo
+from hpcddm.loading.ensemble_document import read_ensemble
 from hpcddm.pipeline.required_units import missing_experts, single_models, units_of_strategy
-from hpcddm.publishing.document import is_published, read_ensemble
+from hpcddm.runs.published_files import is_published
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
 from hpcddm.runs.stored_results import stored_class_names

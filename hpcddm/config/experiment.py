@@ -20,6 +20,7 @@ from hpcddm.config.training import (
     ExtraExpert,
     InitialWeights,
     Training,
+    WeightsFile,
 )
 
 
@@ -120,7 +121,7 @@ class ClassifierSettings(StrictModel):
     """Maximum random shift of training images, in pixels."""
     mirror: bool = False
     """True to mirror training images at random."""
-    pretrained: InitialWeights | None = None
+    pretrained: WeightsFile | None = None
     """Weights of a network that was trained with the same settings, which replace the training: one metric for runs on
     machines whose trainings differ in their last bits."""
 

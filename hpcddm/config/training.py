@@ -123,13 +123,32 @@ class Training(StrictModel):
         return self.schedule in ("cosine", "linear") and (self.decay_images or self.images) <= self.warmup_images
 
 
-class InitialWeights(StrictModel):
-    """Weights from which a training starts, such as `hpcddm convert` writes."""
+class WeightsFile(StrictModel):
+    """Weights that take the place of a training."""
 
     weights: PathSetting
     """Path of a safetensors file."""
     content_hash: str | None = None
     """SHA-256 of the file, filled in by `submit` so that a changed file is noticed."""
+
+
+class InitialWeights(StrictModel):
+    """Weights from which trainings start: one file for all of them, or an ensemble with a network for each."""
+
+    example: ClassVar[str] = "{weights: FILE}, or {ensemble: FOLDER}"
+
+    weights: PathSetting | None = None
+    """Path of a safetensors file, such as `hpcddm convert` writes."""
+    ensemble: PathSetting | None = None
+    """Folder that `hpcddm publish` wrote: expert k starts from its expert k, the monolith from its monolith."""
+    content_hash: str | None = None
+    """SHA-256 of the file, or of `ensemble.json`, filled in by `submit` so that a change is noticed."""
+
+    @model_validator(mode="after")
+    def _one_start(self) -> "InitialWeights":
+        if (self.weights is None) == (self.ensemble is None):
+            raise inner_error("needs one of the two, 'weights' or 'ensemble'")
+        return self
 
 
 Expert = int | str

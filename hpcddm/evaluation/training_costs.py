@@ -122,4 +122,6 @@ def _is_start_valid(experiment: Experiment, key: str, unit: Manifest) -> bool:
     numbers = [record.get(name) for name in ("images", "train_flops")]
     is_sound = all(number is None or (type(number) is int and number >= 0) for number in numbers)
     is_sound = is_sound and isinstance(record.get("source"), str) and isinstance(record.get("sha256"), str)
-    return is_sound and request.init_from.content_hash in (None, record["sha256"])
+    # The hash of an ensemble is that of all its networks.
+    stated = None if request.init_from.ensemble else request.init_from.content_hash
+    return is_sound and stated in (None, record["sha256"])

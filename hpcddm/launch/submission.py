@@ -72,11 +72,9 @@ def _check_starts(experiment: Experiment, keys: list[str]) -> None:
     candidates = (init_request(experiment, key) for key in keys)
     requests = [request for request in candidates if request is not None]
     # Most units start from the same file with the same network.
-    for request in {
-        (request.place, request.model_place, request.objective_place): request for request in requests
-    }.values():
-        path = Path(request.init_from.weights)
-        initial_weights.check_file(request, path)
+    starts = {(one.place, one.model_place, one.objective_place, one.locate(Path())): one for one in requests}
+    for (*_, (path, digest)), request in starts.items():
+        initial_weights.check_file(request, path, digest)
         if LATENT_SCALE in keys and request.space.is_trained_in_run and initial_weights.is_for_own_latents(path):
             warn(OTHER_LATENTS_NOTE.format(path=path))
 

@@ -21,6 +21,7 @@ from hpcddm.files import atomic
 from hpcddm.loading.other_run import fill_in_partition
 from hpcddm.pipeline.unit_states import has_numbered_samples
 from hpcddm.runs import initial_weights
+from hpcddm.runs.files import ENSEMBLE
 from hpcddm.runs.initial_weights import counted_digest, require_counted
 from hpcddm.runs.run_dir import RunDir, relative_to_run
 from hpcddm.runs.stored_experiment import stored_values
@@ -31,6 +32,7 @@ SHARDS = ("shards", "heldout_shards")
 """Keys of the numbers of tars, for training and for held-out images."""
 UNREADABLE = {
     "list": ("keys of samples", "experts.extra names this file in `list`: write one key per line"),
+    "ensemble": ("published ensemble", "init_from names this folder: 'hpcddm publish' writes one"),
     "concepts": ("concepts", "concepts.vocabulary names this file: write one concept per line"),
 }
 """What is missing in a file that cannot be read, and the advice, by the key that names it; other keys name tables."""
@@ -154,6 +156,8 @@ def _is_stored(source: SourceSettings, data: dict[str, Any], run: RunDir) -> boo
 def _hash_of(path: Path, key: str) -> str:
     """Hash the file that a key names, or the table."""
     try:
+        if key == "ensemble":
+            return atomic.sha256(path / ENSEMBLE)
         if key in ("weights", *UNREADABLE):
             stated, digest = counted_digest(path), atomic.sha256(path)
             require_counted(path, stated, digest)

@@ -8,12 +8,14 @@ from hpcddm.config.clustering import ClusteringSettings
 from hpcddm.config.cross_checks import validate_experiment
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.loading.ensemble_document import read_ensemble
 from hpcddm.pipeline.fingerprints import feature_settings
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import require_current, survey_units
 from hpcddm.runs import manifest
-from hpcddm.runs.files import PARTITION
+from hpcddm.runs.files import PARTITION, PUBLISHED_PARTITION
 from hpcddm.runs.initial_weights import settings_below
+from hpcddm.runs.published_files import is_published, published_file
 from hpcddm.runs.run_dir import RunDir, relative_to_run
 from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
 from hpcddm.runs.unit_keys import CLUSTER
@@ -36,9 +38,7 @@ def fill_in_partition(experiment: Experiment, run: RunDir, before: Any, redo: Co
     is_same = "cluster" not in redo and before in (None, relative_to_run(other.root, run))
     taken = _stored_partition(run) if is_same else None
     try:
-        theirs = with_absolute_paths(stored_experiment(other), other)
-        require_current(survey_units(plan_units(theirs), other), other, CLUSTER)
-        content = manifest.recorded_digest(other.unit(CLUSTER), PARTITION)
+        theirs, content = _other_partition(other)
     except UserError as error:
         if taken is None:
             raise ConfigError(f"{KEY}: {error}") from None
@@ -46,6 +46,15 @@ def fill_in_partition(experiment: Experiment, run: RunDir, before: Any, redo: Co
     fitted_by: ClusteringSettings = getattr(theirs.cluster.clustering, "fitted_by", None) or theirs.cluster.clustering
     _check(experiment, theirs, fitted_by, other)
     return _filled(values, {"content_hash": content, "fitted_by": fitted_by.model_dump()}, other.experiment)
+
+
+def _other_partition(other: RunDir) -> tuple[Experiment, str | None]:
+    """Return the settings and the SHA-256 of the partition of a run, or of a published ensemble."""
+    if is_published(other.root):
+        return read_ensemble(other.root)[1], published_file(other.root, PUBLISHED_PARTITION)[1]
+    theirs = with_absolute_paths(stored_experiment(other), other)
+    require_current(survey_units(plan_units(theirs), other), other, CLUSTER)
+    return theirs, manifest.recorded_digest(other.unit(CLUSTER), PARTITION)
 
 
 def _check(experiment: Experiment, theirs: Experiment, fitted_by: ClusteringSettings, other: RunDir) -> None:

@@ -84,10 +84,10 @@ def open_initial_weights(request: InitRequest, unit: Unit) -> Iterator[tuple[Ten
     Raises:
         UserError: The file has no tensors, has changed since the run was submitted, or belongs to another network.
     """
-    path = (unit.run.root / request.init_from.weights).resolve()
+    path, submitted = request.locate(unit.run.root)
     with initial_weights.open_weights(path) as file:
         digest = file.read({})
-        atomic.require_submitted(path, request.init_from.content_hash, digest)
+        atomic.require_submitted(path, submitted, digest)
         description = initial_weights.describe_network(path, initial_weights.read_description(file), digest)
         space = unit.inputs.get(LATENT_SCALE)
         initial_weights.check_description(request, path, description, space.digest_of(SPACE_DIGEST) if space else None)

@@ -16,7 +16,7 @@ from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.report.image_grids import grid
 from hpcddm.evaluation.report.run_summary import describe_variant
 from hpcddm.files import checked_reads, hdf5
-from hpcddm.publishing.document import ENCODERS, EnsembleDocument
+from hpcddm.loading.ensemble_document import ENCODERS, EnsembleDocument
 from hpcddm.publishing.published_settings import described_encoders
 from hpcddm.runs.files import EVALUATION, METRICS
 from hpcddm.runs.run_dir import RunDir

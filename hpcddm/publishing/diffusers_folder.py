@@ -10,11 +10,11 @@ from hpcddm.config import variants
 from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.diffusion.objectives.base import Objective
 from hpcddm.files.tensors import save_tensors
+from hpcddm.loading.ensemble_document import EnsembleDocument
 from hpcddm.models.checkpoints import file_formats
 from hpcddm.models.checkpoints.base import CheckpointContent, CheckpointInfo
 from hpcddm.models.checkpoints.diffusers_dit import dump, is_representable
 from hpcddm.models.checkpoints.file_formats import DIFFUSERS_WEIGHTS
-from hpcddm.publishing.document import EnsembleDocument
 from hpcddm.runs.initial_weights import METADATA
 
 FOLDER = "diffusers"

@@ -19,19 +19,18 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError, require
 from hpcddm.exchange.signed_folder import ListedFile
 from hpcddm.files import atomic, tensors
-from hpcddm.models import build_denoiser, build_router
-from hpcddm.publishing import card, diffusers_folder, folder_sums
-from hpcddm.publishing.document import (
+from hpcddm.loading.ensemble_document import (
     CALIBRATION,
     FILE,
     LATENT_SCALE,
-    PARTITION,
     EnsembleDocument,
     PublishedNetwork,
     network_file,
     network_settings,
     read_ensemble,
 )
+from hpcddm.models import build_denoiser, build_router
+from hpcddm.publishing import card, diffusers_folder, folder_sums
 from hpcddm.publishing.published_settings import encoder_files, published_values
 from hpcddm.publishing.published_units import Publication
 from hpcddm.runs import files as unit_files
@@ -193,7 +192,7 @@ def _write(writer: _Writer, say: Callable[[str], object]) -> None:
     if latent_space(experiment) is not None:
         writer.copy_output(LATENT_SCALE, unit_keys.LATENT_SCALE, unit_files.SCALE_FILE)
     arrays = read_arrays(run.output(CLUSTER, unit_files.PARTITION))
-    writer.add(PARTITION, lambda path: save_arrays(arrays, path))
+    writer.add(unit_files.PUBLISHED_PARTITION, lambda path: save_arrays(arrays, path))
     if publication.has_encoders:
         for name, source in encoder_files(experiment).items():
             say(name)

@@ -16,10 +16,10 @@ from hpcddm.exchange.signed_folder import ListedFile
 from hpcddm.files import checked_reads, tensors
 from hpcddm.files.tensor_file import TensorFile, TensorSpec
 from hpcddm.jobs.devices import current_device
+from hpcddm.loading.ensemble_document import CALIBRATION, FILE, LATENT_SCALE, EnsembleDocument
 from hpcddm.models import build_denoiser, build_router
 from hpcddm.models.flops import unallocated
 from hpcddm.pipeline.required_units import single_models
-from hpcddm.publishing.document import CALIBRATION, FILE, LATENT_SCALE, EnsembleDocument
 from hpcddm.runs import unit_keys
 from hpcddm.runs.run_dir import Locate
 from hpcddm.runs.unit_keys import EXPERT_LISTS, ROUTER, expert_keys

@@ -9,7 +9,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import variants_of
 from hpcddm.config.weights import SettingsWithWeights, list_files, verified_folder
 from hpcddm.loading import foreign_settings
-from hpcddm.publishing.document import ENCODERS, NOT_PUBLISHED
+from hpcddm.loading.ensemble_document import ENCODERS, NOT_PUBLISHED
 
 OWN_KEYS = ("concepts", "evaluate.perceptual", "evaluate.reference", "router.refit")
 """Settings of the run alone: what they name does not change a sample."""

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 CONTRACT = "contract"
 """Folder in a run with the revisions of its contract; no unit's folder has this name."""
 
+ENSEMBLE = "ensemble.json"
+"""Description of a published ensemble, in its folder."""
+
 # shard, catalog
 COLUMNS = "columns.h5"
 BROKEN = "broken.jsonl"
@@ -20,7 +23,7 @@ CATALOG_FILE = "catalog.json"
 
 # encode, cluster, assign, expert_lists, cluster_report
 FEATURES = "features.h5"
-PARTITION = "partition.h5"
+PARTITION, PUBLISHED_PARTITION = "partition.h5", "partition.safetensors"
 CLUSTERS = "clusters.h5"
 LISTS_FILE = "lists.json"
 CLUSTERS_PAGE, CLUSTERS_FILE = "clusters.html", "clusters.json"

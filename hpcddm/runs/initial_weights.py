@@ -24,6 +24,7 @@ from hpcddm.files.checked_reads import Count, OpenRecord, Unreadable
 from hpcddm.files.tensor_file import TensorFile
 from hpcddm.runs import manifest
 from hpcddm.runs.files import CONTRACT, WEIGHTS
+from hpcddm.runs.published_files import network_file
 from hpcddm.runs.result_types import Flops
 from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_of, stage_of, trained_unit
 
@@ -54,8 +55,24 @@ class InitRequest:
     space: SpaceSettings
     objective: ObjectiveSettings | None = None
     objective_place: str = ""
+    unit: str = ""
+    """Unit of the network, as `stage/unit`."""
     parameters: int | None = None
     """Number of parameters that the file must hold; None if its last layer may have another number of outputs."""
+
+    def locate(self, root: Path) -> tuple[Path, str | None]:
+        """Return the file and its SHA-256 when the run was submitted; None if that is not known.
+
+        Args:
+            root: Folder to which relative paths of the settings are relative.
+
+        Raises:
+            UserError: The file is of an ensemble that is damaged, has changed or has no such network.
+        """
+        start = self.init_from
+        if start.ensemble is not None:
+            return network_file(root / start.ensemble, self.unit, start.content_hash, f"{self.place}.ensemble")
+        return (root / str(start.weights)).resolve(), start.content_hash
 
 
 @dataclass(frozen=True)
@@ -91,7 +108,9 @@ def init_request(experiment: Experiment, key: str) -> InitRequest | None:
     data, router = experiment.data, experiment.router
     if key == ROUTER and router.refit is not None:
         seen = network_condition(router.model, data)
-        return InitRequest(router.refit, "router.refit", router.model, "router.model", REFIT, seen, data.space)
+        return InitRequest(
+            router.refit, "router.refit", router.model, "router.model", REFIT, seen, data.space, unit=key
+        )
     if stage_of(key) not in (stage_of(MONOLITH), stage_of(STUDENT)):
         return None
     expert = None if key == STUDENT else expert_of(key)
@@ -103,7 +122,7 @@ def init_request(experiment: Experiment, key: str) -> InitRequest | None:
     )
     seen, size = network_condition(config.model, data), config.model.parameters(data)
     return InitRequest(
-        config.init_from, start, config.model, model, CONVERT, seen, data.space, config.objective, objective, size
+        config.init_from, start, config.model, model, CONVERT, seen, data.space, config.objective, objective, key, size
     )
 
 
@@ -243,7 +262,7 @@ def check_description(
         print(f"note: {path} was trained on the path {both}; {advice}", file=sys.stderr)
 
 
-def check_file(request: InitRequest, path: Path) -> None:
+def check_file(request: InitRequest, path: Path, digest: str | None) -> None:
     """Check a weights file against the request by its header alone.
 
     Raises:
@@ -251,7 +270,7 @@ def check_file(request: InitRequest, path: Path) -> None:
     """
     with open_weights(path) as file:
         description, specs = read_description(file), file.forms.values()
-    check_description(request, path, describe_network(path, description, request.init_from.content_hash))
+    check_description(request, path, describe_network(path, description, digest))
     held = sum(math.prod(spec.shape) for spec in specs)
     if request.parameters not in (None, held):
         raise UserError(

@@ -9,7 +9,6 @@ from diffusers import AutoencoderKL, DiTPipeline, DiTTransformer2DModel
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from hpcddm.publishing.diffusers_folder import scheduler_config
 from hpcddm.config import variants
 from hpcddm.diffusion.objectives.base import Objective
 from hpcddm.errors import UserError
@@ -17,6 +16,7 @@ from hpcddm.files import atomic
 from hpcddm.launch.submission import store_experiment
 from hpcddm.models.base import Denoiser
 from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.publishing.diffusers_folder import scheduler_config
 from hpcddm.runs import initial_weights, manifest
 from hpcddm.runs.initial_weights import init_request
 from hpcddm.runs.manifest import Manifest
@@ -208,7 +208,7 @@ def test_what_was_converted_is_taken_as_a_start_and_what_was_not_is_not(tmp_path
 
     def check(file):
         experiment = tiny(tmp_path, **SMALL, experts__init_from={"weights": str(file)})
-        initial_weights.check_file(init_request(experiment, "train/monolith"), file)
+        initial_weights.check_file(init_request(experiment, "train/monolith"), file, None)
 
     check(output)
     with pytest.raises(UserError, match="experts.objective.name is flow_matching and the file's is epsilon"):

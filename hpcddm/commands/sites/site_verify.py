@@ -11,10 +11,11 @@ from hpcddm.exchange import bundle as bundles
 from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import signed_folder, site_identity
 from hpcddm.exchange.ssh_keys import PublicKey
+from hpcddm.loading.ensemble_document import read_ensemble
 from hpcddm.publishing import folder_sums
-from hpcddm.publishing.document import FILE as ENSEMBLE_FILE
-from hpcddm.publishing.document import is_published, read_ensemble
+from hpcddm.runs.files import ENSEMBLE
 from hpcddm.runs.import_records import read_signed_bundle
+from hpcddm.runs.published_files import is_published
 
 
 @click.command("verify")
@@ -60,7 +61,7 @@ def _verified(folder: Path) -> tuple[str, str, PublicKey]:
             key = folder_sums.verify_folder(folder, bar.update)
         return "whoever published it", f"ensemble {read_ensemble(folder)[0].name}", key
     if folder.is_dir() and not (folder / site_identity.FILE).exists():
-        names = f"{site_identity.FILE} (a key), {contracts.FILE}, {bundles.FILE} and {ENSEMBLE_FILE}"
+        names = f"{site_identity.FILE} (a key), {contracts.FILE}, {bundles.FILE} and {ENSEMBLE}"
         raise UserError(f"{folder}: has none of {names}; complete the folder, or name the one that the site sent")
     name, key = site_identity.read_identity(folder)
     return name, "a key", key

@@ -21,11 +21,11 @@ from hpcddm.exchange.signed_folder import ListedFile
 from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.loading import foreign_settings
+from hpcddm.runs.files import ENSEMBLE as FILE
 from hpcddm.runs.unit_keys import AUTOENCODER, ROUTER, all_experts, expert_key, expert_of, student_keys, train_keys
 from hpcddm.runs.unit_training import resolve_training
 
-FILE = "ensemble.json"
-CALIBRATION, LATENT_SCALE, PARTITION = "calibration.json", "latent-scale.json", "partition.safetensors"
+CALIBRATION, LATENT_SCALE = "calibration.json", "latent-scale.json"
 NOT_PUBLISHED = "not-published"
 """Value of a setting that is a path of the run; nothing that an ensemble does needs it."""
 ENCODERS = "encoders"
@@ -111,11 +111,6 @@ def network_settings(experiment: Experiment, key: str) -> dict[str, Any]:
     config = training.config if training else None
     objective = config.objective.model_dump(mode="json") if config else None
     return {"model": model.model_dump(mode="json"), "objective": objective}
-
-
-def is_published(folder: Path) -> bool:
-    """Return True if a folder has the description of a published ensemble."""
-    return (folder / FILE).is_file()
 
 
 def read_ensemble(folder: Path) -> tuple[EnsembleDocument, Experiment]:
