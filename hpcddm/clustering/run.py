@@ -18,7 +18,7 @@ from hpcddm.data.columns import Numbers
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, checked_reads
 from hpcddm.runs import manifest
-from hpcddm.runs.files import PARTITION, PUBLISHED_PARTITION
+from hpcddm.runs.files import ENSEMBLE, PARTITION, PUBLISHED_PARTITION
 from hpcddm.runs.published_files import is_published, published_file
 from hpcddm.runs.run_dir import RunDir
 
@@ -55,9 +55,9 @@ class RunClusteringSettings(ClusteringSettings):
         from hpcddm.runs.unit_keys import CLUSTER
 
         if is_published(Path(self.run)):
-            path, stated = published_file(Path(self.run), PUBLISHED_PARTITION)
+            source, (path, stated) = ENSEMBLE, published_file(Path(self.run), PUBLISHED_PARTITION)
         else:
-            folder = RunDir(Path(self.run)).unit(CLUSTER)
+            source, folder = "its manifest", RunDir(Path(self.run)).unit(CLUSTER)
             path, stated = folder / PARTITION, str(manifest.recorded_digest(folder, PARTITION))
         try:
             descriptor = checked_reads.open_regular(path)
@@ -65,7 +65,7 @@ class RunClusteringSettings(ClusteringSettings):
             raise UserError(f"{path}: is missing; {ADVICE}") from None
         with open(descriptor, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-            require(digest == stated, f"{path}: its bytes are not those of its manifest; {ADVICE}")
+            require(digest == stated, f"{path}: its bytes are not those of {source}; {ADVICE}")
             atomic.require_submitted(path, self.content_hash, digest)
             yield path, file
 

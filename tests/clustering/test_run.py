@@ -2,23 +2,28 @@
 
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
+from hpcddm.clustering.partition import read_arrays, save_arrays
 from hpcddm.config.variants import settings_class
 from hpcddm.data import run_samples
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.exchange.signed_folder import ListedFile
+from hpcddm.files import atomic
 from hpcddm.launch.submission import store_experiment
 from hpcddm.loading.content_hashes import with_content_hashes
+from hpcddm.loading.ensemble_document import EnsembleDocument, PublishedNetwork, network_settings
 from hpcddm.pipeline.state import State
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import survey_units
+from hpcddm.publishing.published_settings import published_values
 from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.stored_experiment import with_relative_paths
-from hpcddm.runs.unit_keys import CLUSTER
+from hpcddm.runs.stored_experiment import stored_experiment, with_relative_paths
+from hpcddm.runs.unit_keys import CLUSTER, expert_keys
 from tests.helpers import SIDE, hpcddm, tiny, write_experiment, write_source
 from tests.stages.routes import STAGES, Bench
 
@@ -94,6 +99,39 @@ def test_the_same_images_again_are_in_the_clusters_that_the_run_gave_them(other,
     files = [run.output(CLUSTER, "partition.h5").read_bytes() for run in (other, again.run)]
     assert files[0] == files[1]
     assert manifest.read(again.run.unit(CLUSTER)).results["fitted"] == 0
+
+
+def published(other, folder):
+    """A published ensemble of the run, of which only the clusters are there."""
+    experiment = stored_experiment(other)
+    folder.mkdir()
+    save_arrays(read_arrays(other.output(CLUSTER, "partition.h5")), folder / "partition.safetensors")
+    files = {"partition.safetensors": listed_file(folder / "partition.safetensors"), "x": ListedFile(0, "0" * 64)}
+    keys = expert_keys(experiment)
+    networks = {key: PublishedNetwork("x", "fp32", 0, **network_settings(experiment, key)) for key in keys}
+    values = published_values(experiment, len(keys), False)
+    names = [str(number) for number in range(4)]
+    document = EnsembleDocument("hpcddm ensemble 1", "0", "tiny", "", "", ["top-1"], names, networks, [], values, files)
+    atomic.write_json(folder / "ensemble.json", asdict(document))
+    return folder
+
+
+def listed_file(path):
+    return ListedFile(path.stat().st_size, atomic.sha256(path))
+
+
+def test_a_published_ensemble_gives_the_same_clusters(other, tmp_path):
+    write_source(tmp_path / "images")
+    folder = published(other, tmp_path / "published")
+    again = made(tmp_path, "again", **of(folder))
+    assert clusters_of(again.run) == clusters_of(other)
+    with pytest.raises(ConfigError, match="cluster.clustering.run: .*published has other settings .*cluster.experts"):
+        hashed(again, folder, cluster__experts=4, experts__training__batch=16)
+    partition = folder / "partition.safetensors"
+    partition.write_bytes(partition.read_bytes()[:-1] + b"x")
+    settings = again.settings.model_copy(update={"cluster": tiny(tmp_path, **(TINY | of(folder))).cluster})
+    with pytest.raises(UserError, match="partition.safetensors: its bytes are not those of ensemble.json"):
+        settings.cluster.clustering.check_file(3)
 
 
 def test_an_image_is_in_its_cluster_whatever_images_are_beside_it(other, tmp_path):

@@ -192,3 +192,66 @@ def test_a_folder_is_no_file_of_weights_and_the_file_in_it_is_named(tmp_path):
     experiment = tiny(tmp_path, experts__init_from={"weights": str(file.parent)})
     with pytest.raises(ConfigError, match=f"a folder.; name the file in it: {file}"):
         with_content_hashes(experiment, RunDir(tmp_path / "run"))
+
+
+def ensemble_of(experiment, folder, *keys):
+    """A published ensemble of these networks, each with weights of its own; the weights, by key."""
+    weights, listed, files = {}, {}, {}
+    for number, key in enumerate(keys):
+        torch.manual_seed(number)
+        weights[key] = {name: torch.randn_like(values) for name, values in built(experiment).state_dict().items()}
+        listed[key] = {"file": f"networks/{key.split('/')[1]}.safetensors"}
+        path = folder / listed[key]["file"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file(weights[key], path)
+        files[listed[key]["file"]] = {"sha256": atomic.sha256(path)}
+    atomic.write_json(folder / "ensemble.json", {"networks": listed, "files": files})
+    return weights
+
+
+def test_each_expert_starts_from_its_own_network_of_an_ensemble(tmp_path):
+    start = {"ensemble": str(tmp_path / "published")}
+    experiment = tiny(tmp_path, experts__init_from=start)
+    weights = ensemble_of(experiment, tmp_path / "published", expert_key(0), expert_key(1))
+    write_source(tmp_path / "images")
+    known = with_content_hashes(experiment, RunDir(tmp_path / "runs" / "one"))
+    assert known.experts.init_from.content_hash == atomic.sha256(tmp_path / "published/ensemble.json")
+    for key in (expert_key(0), expert_key(1)):
+        model = begin(known, unit_in(tmp_path / "run", key))
+        assert all(torch.equal(values, weights[key][name]) for name, values in model.state_dict().items())
+    words = r"experts.init_from.ensemble: .*published has no train/monolith, but train/expert-00, train/expert-01; .*"
+    refused(tmp_path, words + "with 'weights', such as .*networks/expert-00.safetensors", experts__init_from=start)
+
+
+def test_an_ensemble_that_changed_since_it_was_submitted_is_refused(tmp_path):
+    folder = tmp_path / "published"
+    start = {"ensemble": str(folder)}
+    ensemble_of(tiny(tmp_path), folder, expert_key(0), expert_key(1))
+    content_hash = atomic.sha256(folder / "ensemble.json")
+    for name, other in (("networks/expert-00.safetensors", "networks/expert-01.safetensors"), ("ensemble.json", None)):
+        kept = (folder / name).read_bytes()
+        (folder / name).write_bytes((folder / other).read_bytes() if other else kept + b" ")
+        words = f"{name}: has changed since the run was submitted"
+        refused(tmp_path, words, expert_key(0), experts__init_from=start | {"content_hash": content_hash})
+        (folder / name).write_bytes(kept)
+    begin(tiny(tmp_path, experts__init_from=start | {"content_hash": content_hash}), unit_in(tmp_path, expert_key(0)))
+
+
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        ("[]", "ensemble.json: "),
+        ('{"networks": {"train/expert-00": {"file": "../x"}}, "files": {}}', "ensemble.json: .*x"),
+        ('{"networks": {"train/expert-00": {"file": "x"}}, "files": {}}', "ensemble.json: does not list x"),
+    ],
+)
+def test_an_ensemble_that_lists_what_cannot_be_is_refused(tmp_path, content, words):
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published/ensemble.json").write_text(content)
+    refused(tmp_path, words, expert_key(0), experts__init_from={"ensemble": str(tmp_path / "published")})
+
+
+@pytest.mark.parametrize("start", [{}, {"weights": "x", "ensemble": "y"}])
+def test_a_start_is_a_file_or_an_ensemble(tmp_path, start):
+    with pytest.raises(ConfigError, match="needs one of the two, 'weights' or 'ensemble'"):
+        tiny(tmp_path, experts__init_from=start)
