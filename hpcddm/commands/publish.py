@@ -65,18 +65,17 @@ def publish(
     experiment = with_absolute_paths(stored_experiment(run), run)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ConfigError(f"--output {output}: is not empty; name a new folder")
-    left_out = [*without, *_others(experts, expert_keys(experiment))]
-    chosen = strategies.split(",") if strategies else published_units.default_strategies(experiment)
+    left_out = list(dict.fromkeys([*without, *_others(experts, expert_keys(experiment))]))
+    named = strategies.split(",") if strategies else published_units.default_strategies(experiment)
+    chosen = list(dict.fromkeys(named))
     if not chosen:
         raise ConfigError("--strategies: all strategies of the run read clusters of images; name others, such as top-1")
     units, lists = published_units.select_units(run, experiment, chosen, left_out)
     agreed_license, agreed_terms = published_units.agreed_terms(run, license_id, terms)
-    num_experts = len(expert_keys(experiment)) - len(left_out)
     publication = Publication(
         strategies=chosen,
         units=units,
         without=left_out,
-        num_experts=num_experts,
         lists=lists,
         license=agreed_license,
         terms=agreed_terms,
@@ -101,7 +100,7 @@ def _others(numbers: str | None, keys: list[str]) -> list[str]:
     if numbers is None:
         return []
     try:
-        chosen = {keys[int(number)] for number in numbers.split(",") if int(number) >= 0}
-    except (ValueError, IndexError):
+        chosen = {dict(enumerate(keys))[int(number)] for number in numbers.split(",")}
+    except (ValueError, KeyError):
         raise ConfigError(f"--experts {numbers}: needs numbers of experts, 0 to {len(keys) - 1}, with commas") from None
     return [key for key in keys if key not in chosen]

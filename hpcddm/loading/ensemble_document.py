@@ -4,6 +4,7 @@ Whoever receives one trusts nothing in it: its settings are bounded, name varian
 lead to files of the folder.
 """
 
+import unicodedata
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,13 +31,17 @@ NOT_PUBLISHED = "not-published"
 """Value of a setting that is a path of the run; nothing that an ensemble does needs it."""
 ENCODERS = "encoders"
 """Folder of the weights of an autoencoder and a text encoder, by the keys of their settings."""
+REFUSED = "; refused, ask for the folder again"
 MAX_NETWORKS = 1000
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 FolderPath = Annotated[str, StringConstraints(pattern=rf"^({_NAME}/){{0,3}}{_NAME}$")]
 """Path of a file relative to the folder, inside it."""
 UnitKey = Annotated[str, StringConstraints(pattern=r"^[a-z]+/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
-Line = Annotated[str, StringConstraints(max_length=400)]
+LINE_LENGTH = 400
+Line = Annotated[str, StringConstraints(max_length=LINE_LENGTH)]
+JOINERS = "\u200c\u200d"
+"""Characters that join letters or keep them apart, without which words of some languages are misspelt."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +93,11 @@ class EnsembleDocument:
         if missing is not None:
             raise ValueError(f"networks: {missing}: its file is not listed")
         experts = sum(isinstance(expert_of(key), int) for key in (*self.networks, *self.left_out) if _is_expert(key))
-        if paths.value_at(self.experiment, "cluster.experts") != experts:
-            raise ValueError(f"experiment: cluster.experts is not {experts}, the experts that are listed")
+        clusters = paths.value_at(self.experiment, "cluster.experts")
+        # Single models may be here without the other experts; a router is one of all of them.
+        most = experts if ROUTER in self.networks else MAX_NETWORKS
+        if not isinstance(clusters, int) or not experts <= clusters <= most:
+            raise ValueError(f"experiment: cluster.experts does not fit the {experts} experts that are listed")
         if len(self.class_names) != (paths.value_at(self.experiment, "data.num_classes") or 0):
             raise ValueError("class_names: as many as data.num_classes are needed")
 
@@ -113,6 +121,11 @@ def network_settings(experiment: Experiment, key: str) -> dict[str, Any]:
     return {"model": model.model_dump(mode="json"), "objective": objective}
 
 
+def is_harmless(text: str) -> bool:
+    """Return True for a text of one line that shows all that it holds, in the order in which it holds it."""
+    return all(one.isprintable() or one in JOINERS or unicodedata.category(one) == "Zs" for one in text)
+
+
 def read_ensemble(folder: Path) -> tuple[EnsembleDocument, Experiment]:
     """Read the description of an ensemble that somebody has published, and its settings with absolute paths.
 
@@ -123,7 +136,7 @@ def read_ensemble(folder: Path) -> tuple[EnsembleDocument, Experiment]:
     place = folder / FILE
     try:
         content = checked_reads.read_bytes(place, checked_reads.MANIFEST_BYTES, root=folder)
-        document = strict_json.parse(content, EnsembleDocument, str.isprintable)
+        document = strict_json.parse(content, EnsembleDocument, is_harmless)
     except FileNotFoundError:
         raise UserError(f"{place}: is missing; fetch the folder again") from None
     except (Unreadable, ValueError) as error:
@@ -154,4 +167,4 @@ def _checked_experiment(place: Path, document: EnsembleDocument) -> Experiment:
 
 def _refusal(place: Path, reason: object) -> UserError:
     shown = printable(str(reason), 400)
-    return UserError(f"{printable(str(place))}: {shown}; refused, ask for the folder again")
+    return UserError(f"{printable(str(place))}: {shown}{REFUSED}")

@@ -23,6 +23,7 @@ from hpcddm.loading.ensemble_document import (
     CALIBRATION,
     FILE,
     LATENT_SCALE,
+    REFUSED,
     EnsembleDocument,
     PublishedNetwork,
     network_file,
@@ -148,10 +149,18 @@ def publish(
         with _staged(output) as folder:
             writer = _Writer(run, experiment, publication, folder)
             _write(writer, say)
-            written, _ = read_ensemble(folder)
+            written = _as_others_read_it(run, folder)
     except OSError as error:
         raise UserError(f"{output}: cannot be written ({error.strerror or error}); nothing of it is left") from None
     return written
+
+
+def _as_others_read_it(run: RunDir, folder: Path) -> EnsembleDocument:
+    try:
+        return read_ensemble(folder)[0]
+    except UserError as error:
+        reason = str(error).replace(f"{folder / FILE}: ", "").removesuffix(REFUSED)
+        raise UserError(f"{run.root}: nobody could open what would be published: {reason}") from None
 
 
 @contextmanager
@@ -207,7 +216,7 @@ def _write(writer: _Writer, say: Callable[[str], object]) -> None:
         class_names=stored_class_names(experiment, run),
         networks=networks,
         left_out=list(publication.without),
-        experiment=published_values(experiment, publication.num_experts, publication.has_encoders),
+        experiment=published_values(experiment, publication.has_encoders),
         files=dict(writer.files),
     )
     atomic.write_text(writer.folder / FILE, f"{json.dumps(asdict(document), indent=1, allow_nan=False)}\n")

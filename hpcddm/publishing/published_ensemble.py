@@ -59,7 +59,12 @@ class PublishedEnsemble(TrainedModel):
     def strategies(self) -> list[str]:
         """Strategies of the report, then the single models that are here; `sample` takes others, too."""
         alone = {key: name for name, key in reversed(single_models(self.experiment).items())}
-        return [*self.document.strategies, *(alone[key] for key in self.document.networks if key in alone)]
+        names = [*self.document.strategies, *(alone[key] for key in self.document.networks if key in alone)]
+        return list(dict.fromkeys(names))
+
+    @property
+    def _default_strategy(self) -> str:
+        return self.document.strategies[0]
 
     @property
     def class_names(self) -> list[str]:

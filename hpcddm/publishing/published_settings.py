@@ -17,12 +17,11 @@ NETWORKS = ("data.space.", "data.condition.")
 """Keys of the autoencoder and the text encoder, which sampling needs."""
 
 
-def published_values(experiment: Experiment, num_experts: int, has_encoders: bool) -> dict[str, Any]:
+def published_values(experiment: Experiment, has_encoders: bool) -> dict[str, Any]:
     """Return the settings of an experiment as an ensemble publishes them, nested as in the YAML file.
 
     Args:
         experiment: Settings of the run.
-        num_experts: Number of experts that are published.
         has_encoders: True if the weights of autoencoder and text encoder are copied.
     """
     values = experiment.model_dump(mode="json")
@@ -34,12 +33,10 @@ def published_values(experiment: Experiment, num_experts: int, has_encoders: boo
         if "init_from" in holder:
             holder["init_from"] = None
     values["cluster"]["clustering"] = clustering.get("fitted_by") or clustering
-    # The published weights are those that the run evaluated, so no choice is left.
-    values["evaluate"] |= {"extractors": [], "snapshot": None, "sigma_rel": None}
+    # The published weights are those that the run evaluated, so no choice is left; nor will another expert arrive.
+    values["evaluate"] |= {"extractors": [], "snapshot": None, "sigma_rel": None, "min_experts": None}
     for training in filter(None, (experts["training"], values["router"]["training"])):
         training |= {"snapshots": [], "power_ema": []}
-    if num_experts < experiment.cluster.experts:
-        values["evaluate"]["min_experts"] = num_experts
     for place, own in network_weights(experiment):
         holder = paths.value_at(values, place)["weights"]
         if has_encoders or own.weights.folder is not None:

@@ -14,6 +14,7 @@ from hpcddm.pipeline.required_units import single_models, units_of_strategy
 from hpcddm.pipeline.state import State
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import UnitStatus, describe, require_complete, survey_units
+from hpcddm.publishing.document import LINE_LENGTH, is_harmless
 from hpcddm.publishing.published_settings import encoder_files
 from hpcddm.runs import manifest
 from hpcddm.runs.contracts import run_contract
@@ -33,7 +34,6 @@ class Publication:
     """Units of the networks."""
     without: Sequence[str]
     """Experts that are left out."""
-    num_experts: int
     lists: Manifest
     """Manifest of the expert lists."""
     license: str = ""
@@ -104,9 +104,13 @@ def agreed_terms(run: RunDir, license_id: str | None, terms: str | None) -> tupl
     """Return license and terms; those of a contract hold for what is made of its images.
 
     Raises:
+        ConfigError: A text is longer than a line, or has characters that nobody sees.
         UserError: The run has a contract with terms, and they are not repeated: nobody else can say whether they allow
             a publication.
     """
+    for option, text in (("--license", license_id), ("--terms", terms)):
+        if text is not None and (len(text) > LINE_LENGTH or not is_harmless(text)):
+            raise ConfigError(f"{option}: needs one line of at most {LINE_LENGTH} printable characters")
     contract = run_contract(run)
     if contract is None or not contract.data.terms:
         return license_id or (contract.data.license if contract else ""), terms or ""

@@ -45,6 +45,11 @@ class TrainedModel(ABC):
         """Strategies of the evaluation, then single models; `sample` takes others such as 'top-3', too."""
 
     @property
+    def _default_strategy(self) -> str:
+        """First strategy of the evaluation."""
+        return self.experiment.evaluate.strategies[0]
+
+    @property
     @abstractmethod
     def class_names(self) -> list[str]:
         """Names of the classes, by class number; empty for images without classes."""
@@ -109,7 +114,7 @@ class TrainedModel(ABC):
             UserError: A network that the strategy needs is missing.
         """
         request = ImageRequest(count, self._class_numbers(classes), prompts)
-        arm, evaluate = strategy or self.experiment.evaluate.strategies[0], self.experiment.evaluate
+        arm, evaluate = strategy or self._default_strategy, self.experiment.evaluate
         is_oracle = EXPERT_LISTS in units_of_strategy(self.experiment, arm)
         requested, ensemble = self._request_conditions(request, is_oracle), self.ensemble(arm)
         return draw(ensemble, arm, self.space, evaluate, requested, seed, advance or (lambda images: None))
@@ -149,7 +154,7 @@ class TrainedModel(ABC):
             ConfigError: The strategy is unknown.
             UserError: A network that the strategy needs is missing.
         """
-        arm, device = strategy or self.experiment.evaluate.strategies[0], current_device()
+        arm, device = strategy or self._default_strategy, current_device()
         known_clusters = None if clusters is None else clusters.to(device)
         field = self.ensemble(arm).field(arm, self.experiment.evaluate, known_clusters)
         t = torch.full((len(x),), time, dtype=x.dtype, device=device)
