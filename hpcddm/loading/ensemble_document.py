@@ -4,6 +4,7 @@ Whoever receives one trusts nothing in it: its settings are bounded, name varian
 lead to files of the folder.
 """
 
+import math
 import unicodedata
 from copy import deepcopy
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ ENCODERS = "encoders"
 """Folder of the weights of an autoencoder and a text encoder, by the keys of their settings."""
 REFUSED = "; refused, ask for the folder again"
 MAX_NETWORKS = 1000
+MAX_IMAGE_VALUES = 1 << 28
+"""Most values of an image, of its x, and of its condition."""
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 FolderPath = Annotated[str, StringConstraints(pattern=rf"^({_NAME}/){{0,3}}{_NAME}$")]
 """Path of a file relative to the folder, inside it."""
@@ -162,6 +165,11 @@ def _checked_experiment(place: Path, document: EnsembleDocument) -> Experiment:
     except UserError as error:
         raise _refusal(place, "; ".join(str(error).splitlines()).removeprefix(f"{place}: ")) from None
     foreign_settings.check_variants(str(place), experiment)
+    data = experiment.data
+    shapes = {"data.condition": data.condition.shape, "data.image_size": (data.channels, data.image_size**2)}
+    for key, shape in (shapes | {"data.space": data.x_shape}).items():
+        if math.prod(shape) > MAX_IMAGE_VALUES:
+            raise _refusal(place, f"{key}: has more than {MAX_IMAGE_VALUES:,} values of each image")
     return experiment
 
 

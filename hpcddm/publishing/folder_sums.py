@@ -23,6 +23,8 @@ SIGNATURE = f"{SUMS}.sig"
 LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9][A-Za-z0-9._/-]{0,400})")
 MAX_BYTES = 4 << 20
 """Largest size of SHA256SUMS."""
+MAX_DEPTH = 16
+"""Most folders in each other."""
 IGNORED = (".git", ".gitattributes", ".cache", ".huggingface")
 """Entries that a hub's own programs leave in a folder that they have fetched."""
 
@@ -31,9 +33,11 @@ def list_files(folder: Path, root: Path | None = None) -> list[str]:
     """List the files below a folder by their paths, sorted.
 
     Raises:
-        UserError: An entry is neither a file nor a folder, such as a link.
+        UserError: An entry is neither a file nor a folder, such as a link, or is in too many folders.
     """
     root, found = root or folder, list[str]()
+    if len(folder.relative_to(root).parts) > MAX_DEPTH:
+        raise UserError(f"{printable(root)}: has more than {MAX_DEPTH} folders in each other; refused")
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name in IGNORED or is_junk(entry.name):

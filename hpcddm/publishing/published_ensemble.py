@@ -1,6 +1,7 @@
 """A published ensemble: networks that draw images and give velocities without the run and the images they come from."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,15 +15,17 @@ from hpcddm.errors import UserError
 from hpcddm.errors.printing import printable
 from hpcddm.exchange.signed_folder import ListedFile
 from hpcddm.files import checked_reads, tensors
+from hpcddm.files.checked_reads import Unreadable
 from hpcddm.files.tensor_file import TensorFile, TensorSpec
 from hpcddm.jobs.devices import current_device
 from hpcddm.loading.ensemble_document import CALIBRATION, FILE, LATENT_SCALE, EnsembleDocument
-from hpcddm.models import build_denoiser, build_router
+from hpcddm.models import build_autoencoder, build_denoiser, build_router
 from hpcddm.models.flops import unallocated
 from hpcddm.pipeline.required_units import single_models
 from hpcddm.runs import unit_keys
+from hpcddm.runs.result_types import LatentScale
 from hpcddm.runs.run_dir import Locate
-from hpcddm.runs.unit_keys import EXPERT_LISTS, ROUTER, expert_keys
+from hpcddm.runs.unit_keys import AUTOENCODER, EXPERT_LISTS, ROUTER, expert_keys
 from hpcddm.runs.unit_training import resolve_training
 from hpcddm.sampling.draw_images import ImageRequest, RequestedConditions, named_conditions
 from hpcddm.sampling.ensemble import Ensemble
@@ -81,7 +84,12 @@ class PublishedEnsemble(TrainedModel):
         def locate(key: str, name: str) -> Path:
             if key not in files or files[key] not in self.document.files:
                 raise UserError(f"{self._folder}: has no outputs of {key}: what needs the run's data needs the run")
-            return self._checked(files[key])
+            if key == AUTOENCODER:
+                self._require_network(key)
+            path = self._checked(files[key])
+            if key == unit_keys.LATENT_SCALE:
+                self._require_scale(path)
+            return path
 
         return locate
 
@@ -134,6 +142,11 @@ class PublishedEnsemble(TrainedModel):
             raise UserError(f"{path}: is not of {self.experiment.cluster.experts} experts; fetch the folder again")
         return calibration
 
+    def _require_scale(self, path: Path) -> None:
+        scale, channels = checked_reads.read_required_json(path, LatentScale), self.experiment.data.x_shape.channels
+        if {len(scale.shift), len(scale.scale)} != {channels}:
+            raise UserError(f"{path}: is not of {channels} channels; fetch the folder again")
+
     def _specs(self, key: str, network: nn.Module) -> dict[str, TensorSpec]:
         """Return type and shape of each stored tensor of a network."""
         stored = STORED[self.document.networks[key].precision]
@@ -142,9 +155,12 @@ class PublishedEnsemble(TrainedModel):
 
     def _require_network(self, key: str) -> None:
         """Check the header of a network's file before the network takes memory."""
-        network = unallocated(lambda: _build(self.experiment, key))
         with self._opened(key) as file:
-            file.require(self._specs(key, network))
+            held, needed = sum(math.prod(spec.shape) for spec in file.forms.values()), _parameters(self.experiment, key)
+            # By a formula: even to build a network without memory takes minutes if somebody says that it is large.
+            if held < needed:
+                raise Unreadable(file.path, f"holds {held:,} numbers and its network has {needed:,}")
+            file.require(self._specs(key, unallocated(lambda: _build(self.experiment, key))))
 
     def _opened(self, key: str) -> TensorFile:
         path = self._folder / self.document.networks[key].file
@@ -172,7 +188,15 @@ class PublishedEnsemble(TrainedModel):
 def _build(experiment: Experiment, key: str) -> nn.Module:
     if key == ROUTER:
         return build_router.build(experiment)
+    if key == AUTOENCODER:
+        return build_autoencoder.build(experiment)
     return build_denoiser.build(experiment, resolve_training(experiment, key).denoiser)
+
+
+def _parameters(experiment: Experiment, key: str) -> int:
+    if key == ROUTER:
+        return experiment.router.model.parameters(experiment.data, experiment.cluster.experts)
+    return resolve_training(experiment, key).parameters
 
 
 def _require_digest(path: Path, listed: ListedFile, digest: str) -> None:

@@ -10,11 +10,11 @@ from hpcddm.config.sampling import parse_strategy
 from hpcddm.config.schema import variants_of
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import command, step
+from hpcddm.loading.ensemble_document import LINE_LENGTH, is_harmless
 from hpcddm.pipeline.required_units import single_models, units_of_strategy
 from hpcddm.pipeline.state import State
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import UnitStatus, describe, require_complete, survey_units
-from hpcddm.publishing.document import LINE_LENGTH, is_harmless
 from hpcddm.publishing.published_settings import encoder_files
 from hpcddm.runs import manifest
 from hpcddm.runs.contracts import run_contract
