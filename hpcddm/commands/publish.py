@@ -8,6 +8,7 @@ from hpcddm.commands.options import PATH, RUN
 from hpcddm.commands.sites.site_key import own_key
 from hpcddm.errors import ConfigError
 from hpcddm.errors.printing import echo
+from hpcddm.exchange import ssh_keys
 from hpcddm.files.atomic import free_bytes, nearest_existing
 from hpcddm.launch.checks.disk_estimates import format_bytes
 from hpcddm.publishing import published_units
@@ -81,7 +82,7 @@ def publish(
         terms=agreed_terms,
         is_bf16=is_bf16,
         has_encoders=has_encoders,
-        signer=None if key is None else own_key(None if str(key) == HERE else key),
+        signer=None if key is None else _signer(key),
     )
     needed = published_units.size_of(run, experiment, publication)
     free = free_bytes(nearest_existing(output))
@@ -93,6 +94,13 @@ def publish(
     document = write_folder(run, experiment, publication, output, lambda part: echo(f"  {part}"))
     signed = f", signed with {publication.signer}" if publication.signer else ""
     echo(f"{output}: {len(document.networks)} networks, strategies {', '.join(document.strategies)}{signed}")
+
+
+def _signer(key: Path) -> Path:
+    """Return the private key that signs; raises `UserError` now, and not after hours, if it cannot be used."""
+    signer = own_key(None if str(key) == HERE else key)
+    ssh_keys.read_public(signer)
+    return signer
 
 
 def _others(numbers: str | None, keys: list[str]) -> list[str]:

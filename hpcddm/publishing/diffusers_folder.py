@@ -37,16 +37,20 @@ def add_copies(folder: Path, document: EnsembleDocument) -> list[str]:
         _, info = file_formats.layout("hpcddm").load(stored, None)
         if is_representable(info):
             copies.append(f"{FOLDER}/{Path(network.file).stem}")
-            write_denoiser(stored, folder / copies[-1])
+            # The original beside it describes itself; of two entries of metadata the order would be random.
+            write_denoiser(stored, folder / copies[-1], is_described=False)
     return copies
 
 
-def write_denoiser(stored: CheckpointContent, output: Path) -> tuple[CheckpointInfo, dict[str, Any], bool]:
+def write_denoiser(
+    stored: CheckpointContent, output: Path, is_described: bool = True
+) -> tuple[CheckpointInfo, dict[str, Any], bool]:
     """Write a denoiser as a new folder.
 
     Args:
         stored: Its weights, with a description of themselves.
         output: The folder.
+        is_described: True to keep the description in the file.
 
     Returns:
         Settings of the network, the `config.json` of its copy, and whether there is a scheduler for it.
@@ -57,7 +61,7 @@ def write_denoiser(stored: CheckpointContent, output: Path) -> tuple[CheckpointI
     tensors, info = file_formats.layout("hpcddm").load(stored, None)
     theirs, config = dump(tensors, info, PIPELINE_CLASSES)
     scheduler = scheduler_config(info.objective)
-    _write(output, theirs, config, stored.description, scheduler)
+    _write(output, theirs, config, stored.description if is_described else {}, scheduler)
     return info, config, scheduler is not None
 
 
@@ -95,9 +99,8 @@ def _write(
 ) -> None:
     transformer = output / "transformer"
     transformer.mkdir(parents=True)
-    save_tensors(
-        tensors, transformer / DIFFUSERS_WEIGHTS, {"format": "pt", METADATA: json.dumps(description, sort_keys=True)}
-    )
+    metadata = {METADATA: json.dumps(description, sort_keys=True)} if description else {}
+    save_tensors(tensors, transformer / DIFFUSERS_WEIGHTS, {"format": "pt"} | metadata)
     _json(transformer / "config.json", config)
     if scheduler is not None:
         (output / "scheduler").mkdir()

@@ -9,7 +9,8 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.sampling import parse_strategy
 from hpcddm.config.schema import variants_of
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.errors.next_step import command, step
+from hpcddm.errors.next_step import step
+from hpcddm.errors.printing import quoted
 from hpcddm.loading.ensemble_document import LINE_LENGTH, is_harmless
 from hpcddm.pipeline.required_units import single_models, units_of_strategy
 from hpcddm.pipeline.state import State
@@ -115,10 +116,9 @@ def agreed_terms(run: RunDir, license_id: str | None, terms: str | None) -> tupl
     if contract is None or not contract.data.terms:
         return license_id or (contract.data.license if contract else ""), terms or ""
     if terms != contract.data.terms:
-        words = ("--terms", contract.data.terms)
         raise UserError(
-            f"{run.root}: its contract has terms, which may forbid a publication: '{contract.data.terms}'. Where they"
-            f" allow it, add {command(*words)}; where they forbid it for experts of another site, --without UNIT, too"
+            f"{run.root}: its contract has terms, which may forbid a publication. Where they allow it, add --terms"
+            f" {quoted(contract.data.terms)}; where they forbid it for the experts of another site, also --without UNIT"
         )
     return license_id or contract.data.license, terms
 
