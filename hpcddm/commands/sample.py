@@ -88,7 +88,8 @@ def sample(
     _check_request(experiment, name, prompts, is_oracle=EXPERT_LISTS in units)
     classes = [] if name is None else [names[_class_of(name, names)]]
     experiment = _changed(experiment, strategy, changes)
-    missing = missing_experts(experiment, run, units) if document is None else document.left_out
+    left_out = [key for key in units if document is not None and key in document.left_out]
+    missing = missing_experts(experiment, run, units) if document is None else left_out
     _check_output(output)
     from hpcddm.api import PublishedEnsemble, Run
 

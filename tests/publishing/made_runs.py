@@ -121,7 +121,7 @@ def published(run: RunDir | Path, output: Path, *options: object) -> Path:
 
 def publish(run: RunDir | Path, output: Path, *options: object):
     """Call `hpcddm publish`."""
-    return hpcddm("publish", getattr(run, "root", run), "--output", output, *options)
+    return hpcddm("publish", run.root if isinstance(run, RunDir) else run, "--output", output, *options)
 
 
 def content(folder: Path) -> dict[str, bytes]:

@@ -1,161 +1,182 @@
-"""What a published ensemble draws is what its run draws, bit for bit, though nothing of the run is read."""
+"""A published folder draws the same bits as its run, which is not there any more."""
 
+import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from safetensors.torch import load_file
 
 import hpcddm
 from hpcddm.errors import UserError
-from hpcddm.models.checkpoints import file_formats
+from hpcddm.pipeline.required_units import units_of_strategy
+from hpcddm.publishing.making import publish as write
+from hpcddm.publishing.published_units import Publication, select_units
+from hpcddm.randomness import keyed
 from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
+from hpcddm.runs.unit_keys import expert_keys
 from tests import helpers
-from tests.helpers import LATENT_SPACE, python
-from tests.publishing.made_runs import document, made_run, published
+from tests.helpers import JOINED, LATENT_SPACE, python
+from tests.publishing.made_runs import document, made_run, publish, published, refusal_of
 
+STRATEGIES = ("top-1", "top-2", "full", "expert-2")
+CLASSES = ["caf\xe9", "M\xfctze", "\u9774", "\u0646\u06cc\u0645\u200c\u0641\u0627\u0635\u0644\u0647"]
+"""Names in several scripts; the last needs a character that keeps its letters apart."""
 TEXT = {"name": "text", "encoder": {"name": "words", "width": 8}}
-NAMES = ["caf\xe9", "th\xe9", "\u9774", "a|b <i>"]
-MIXED = [{"clusters": [1], "objective": {"name": "epsilon", "schedule": {"name": "cosine"}}}]
-AVERAGED = {"experts__training__snapshots": [32, 64], "experts__training__power_ema": [0.05, 0.1]}
-KINDS = {
-    "classes": {"data__class_names": NAMES},
-    "captions": {"data__condition": TEXT},
-    "mixed objectives": {"experts__overrides": MIXED, "evaluate__guidance": 2.0},
-    "latents": {"data__space": LATENT_SPACE},
-    "a snapshot": AVERAGED | {"evaluate__snapshot": 32},
-    "an average": AVERAGED | {"evaluate__sigma_rel": 0.07},
-}
-ALL = ("--strategies", "top-1,monolith,expert-1")
-STRATEGIES = ("top-1", "top-2", "full", "per-trajectory", "expert-1", "monolith")
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def both(request, tmp_path_factory):
-    """A run of each kind, opened, and the ensemble that it published."""
-    folder = tmp_path_factory.mktemp("both")
-    run = made_run(folder / "run", **KINDS[request.param])
-    return hpcddm.open(run.root), hpcddm.open(published(run, folder / "ensemble", *ALL)), folder
-
-
-def asked_of(model):
-    if model.experiment.data.condition.reads_captions:
-        return {"prompts": ["a red hat", "two boots"]}
-    return {"classes": [1, 3]}
-
-
-def conditions_of(model):
-    asked = asked_of(model)
-    return model.condition.of_prompts(asked["prompts"]) if "prompts" in asked else model.condition.of_classes([1, 3])
-
-
-def test_samples_and_velocities_are_those_of_the_run(both):
-    run, ensemble, _ = both
-    x = torch.randn(2, *run.space.shape, generator=torch.Generator().manual_seed(1))
-    drawn = {}
-    for strategy in STRATEGIES:
-        drawn[strategy] = ensemble.sample(3, strategy, **asked_of(run), seed=5)
-        assert np.array_equal(drawn[strategy], run.sample(3, strategy, **asked_of(run), seed=5)), strategy
-        of_both = [model.velocity(x, 0.5, conditions_of(model), strategy, seed=2) for model in (run, ensemble)]
-        assert torch.equal(*of_both), strategy
-    assert not np.array_equal(drawn["top-1"], drawn["monolith"])
-
-
-def test_each_network_describes_itself(both):
-    run, ensemble, folder = both
-    for key, network in ensemble.document.networks.items():
-        if network.objective is not None:
-            stored = file_formats.read_checkpoint(folder / "ensemble" / network.file)
-            _, info = file_formats.layout("hpcddm").load(stored, None)
-            assert info.model.name == "dit" and info.objective.name == network.objective["name"], key
-
-
-def test_the_copies_for_diffusers_are_the_same_networks(both):
-    run, ensemble, folder = both
-    copies = sorted((folder / "ensemble/diffusers").glob("*")) if (folder / "ensemble/diffusers").exists() else []
-    is_by_class = not run.experiment.data.condition.reads_captions
-    assert [path.name for path in copies] == (["expert-00", "expert-01", "monolith"] if is_by_class else [])
-    for path in copies:
-        copy = file_formats.read_checkpoint(path)
-        tensors, _ = file_formats.layout("diffusers_dit").load(copy, run.experiment.experts.model)
-        ours = file_formats.read_checkpoint(folder / "ensemble/networks" / f"{path.name}.safetensors").tensors
-        table = "trunk.embed_class.weight"
-        # The table has as many rows as diffusers' pipeline needs.
-        assert torch.equal(tensors[table][: len(ours[table])], ours[table])
-        assert all(torch.equal(tensors[name], ours[name]) for name in ours if name != table)
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory) -> RunDir:
-    """A run with named classes."""
-    return made_run(tmp_path_factory.mktemp("made") / "run", data__class_names=NAMES)
+def drawn(finished) -> dict[str, np.ndarray]:
+    """Samples of the run by strategy."""
+    run = hpcddm.open(finished)
+    return {strategy: run.sample(6, strategy, [2, 9], seed=5) for strategy in STRATEGIES}
 
 
-def test_the_command_draws_the_same_picture_without_the_run(run, tmp_path):
-    folder = published(run, tmp_path / "ensemble")
-    call = ("--class", "caf\xe9", "--num-images", 3, "--steps", 2, "--guidance", 1.5, "--output")
-    assert helpers.hpcddm("sample", run.root, *call, tmp_path / "run.png").exit_code == 0
-    shutil.copytree(run.root, tmp_path / "kept")
-    shutil.rmtree(run.root)
-    try:
-        done = helpers.hpcddm("sample", folder, *call, tmp_path / "ensemble.png")
-    finally:
-        shutil.copytree(tmp_path / "kept", run.root)
-    assert done.exit_code == 0 and "3 images of caf\xe9, top-1, 2 euler steps, guidance 1.5" in done.output
-    pictures = [np.asarray(Image.open(tmp_path / f"{name}.png")) for name in ("run", "ensemble")]
-    assert np.array_equal(*pictures)
-    done = helpers.hpcddm("sample", folder, "--num-images", 4, "--output", tmp_path / "four.npz")
-    assert done.exit_code == 0 and np.load(tmp_path / "four.npz")["arr_0"].shape == (4, 8, 8, 3)
+@pytest.fixture(scope="module")
+def ensemble(finished, tmp_path_factory) -> Path:
+    """The finished run, published; the copy that it was made from is gone."""
+    folder = tmp_path_factory.mktemp("published")
+    run = shutil.copytree(finished, folder / "run")
+    made = published(Path(run), folder / "made")
+    shutil.rmtree(run)
+    return made.rename(folder / "elsewhere")
 
 
-def test_an_opened_folder_says_what_it_has(run, tmp_path):
-    ensemble = hpcddm.open(published(run, tmp_path / "ensemble"), steps=3)
-    assert ensemble.class_names == NAMES and ensemble.experiment.evaluate.steps == 3
-    assert ensemble.strategies == ["top-1", "expert-0", "expert-1"] and "2 experts; top-1" in repr(ensemble)
-    assert ensemble.sample(2, classes=["\u9774"]).shape == (2, 8, 8, 1)
-    with pytest.raises(UserError, match="train/monolith was not published; strategies of its networks: top-1, exp"):
-        ensemble.sample(1, "monolith", classes=[0])
-    with pytest.raises(UserError, match="only the run has the conditions of its evaluation; name classes"):
-        ensemble.sample(1)
-    with pytest.raises(UserError, match="only the run knows the clusters"):
-        ensemble.sample(1, "oracle", classes=[0])
-    x, condition = torch.zeros(2, *ensemble.space.shape), ensemble.condition.of_classes([0, 1])
-    known = ensemble.velocity(x, 0.5, condition, "oracle", clusters=torch.tensor([1, 1]))
-    assert torch.equal(known, ensemble.velocity(x, 0.5, condition, "expert-1"))
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_samples_are_those_of_the_run(ensemble, drawn, tmp_path, strategy):
+    opened = hpcddm.open(ensemble)
+    assert np.array_equal(opened.sample(6, strategy, [2, 9], seed=5), drawn[strategy])
+    done = helpers.hpcddm(
+        *("sample", ensemble, "--strategy", strategy, "--class", 2, "--num-images", 6, "--seed", 5),
+        *("--output", tmp_path / "x.npz"),
+    )
+    assert done.exit_code == 0, done.output
+    array = np.load(tmp_path / "x.npz")["arr_0"]
+    assert np.array_equal(array, opened.sample(6, strategy, [2], seed=5).repeat(3, 3))
 
 
-def test_experts_are_left_out_by_name_or_by_number(run, tmp_path):
-    folders = [
-        published(run, tmp_path / "named", "--without", "train/expert-00"),
-        published(run, tmp_path / "numbered", "--experts", "1"),
+def test_velocities_are_those_of_the_run(ensemble, finished):
+    run, opened = hpcddm.open(finished, guidance=1.5), hpcddm.open(ensemble, guidance=1.5)
+    x = keyed.gaussian(0, "initial", range(3), run.space.shape)
+    condition = opened.condition.of_classes([1, 2, 3])
+    for strategy in ("top-2", "expert-1"):
+        assert torch.equal(opened.velocity(x, 0.7, condition, strategy), run.velocity(x, 0.7, condition, strategy))
+    assert opened.class_names == run.class_names and "top-1" in opened.strategies
+
+
+def test_half_the_bytes(finished, ensemble, tmp_path):
+    half = published(finished, tmp_path / "half", "--bf16")
+    for name in ("networks/expert-01.safetensors", "networks/router.safetensors"):
+        share = (half / name).stat().st_size / (ensemble / name).stat().st_size
+        assert 0.45 < share < 0.55
+    assert hpcddm.open(half).sample(2, "top-2", [0]).shape == (2, 28, 28, 1)
+
+
+def test_what_is_not_here_is_named(ensemble, tmp_path):
+    said = refusal_of(helpers.hpcddm("sample", ensemble, "--strategy", "monolith", "--output", tmp_path / "x.png"))
+    assert "train/monolith was not published" in said and "top-1, top-2" in said
+    said = refusal_of(helpers.hpcddm("sample", ensemble, "--strategy", "oracle", "--output", tmp_path / "x.png"))
+    assert "only the run knows the clusters" in said
+    with pytest.raises(UserError, match="which has no images and no results|has no outputs|only the run"):
+        hpcddm.open(ensemble).sample(2, "oracle", [0])
+
+
+IMPORTS = """
+import sys, hpcddm
+assert hpcddm.open(sys.argv[1]).sample(1, "top-1", [0]).shape == (1, 28, 28, 1)
+print(sorted({"deepspeed", "submitit", "faiss", "webdataset"} & set(sys.modules)))
+"""
+
+
+def test_opening_imports_nothing_that_only_runs_need(ensemble):
+    done = python(IMPORTS, ensemble)
+    assert done.returncode == 0 and done.stdout == "[]\n", done.stdout + done.stderr
+
+
+def test_an_ensemble_without_an_expert(finished, tmp_path):
+    without = published(finished, tmp_path / "without", "--without", "train/expert-02")
+    others = published(finished, tmp_path / "others", "--experts", "0,1,3")
+    assert document(without) == document(others) and document(without)["left_out"] == ["train/expert-02"]
+    said = [
+        helpers.hpcddm("sample", without, "--strategy", one, "--num-images", 1, "--output", tmp_path / "x.png").output
+        for one in ("top-1", "expert-1")
     ]
-    assert document(folders[0]) == document(folders[1]) and document(folders[0])["left_out"] == ["train/expert-00"]
-    ensemble = hpcddm.open(folders[0])
-    assert ensemble.ensemble("top-2").experts[0] is None and ensemble.strategies == ["top-1", "expert-1"]
-    alone = ensemble.sample(2, "expert-1", classes=[0, 1])
-    assert np.array_equal(ensemble.sample(2, "top-2", classes=[0, 1]), alone)
-    assert "Without train/expert-00" in (folders[0] / "README.md").read_text()
+    assert "top-1 without train/expert-02, 4 euler" in said[0] and "expert-1, 4 euler" in said[1]
+    opened, run = hpcddm.open(without), hpcddm.open(finished)
+    assert opened.ensemble("top-2").experts[2] is None
+    units = (*expert_keys(run.experiment), "router/all")
+    ensemble = run._load([key for key in units if key != "train/expert-02"])
+    run._ensembles[tuple(units_of_strategy(run.experiment, "top-2"))] = ensemble
+    assert np.array_equal(opened.sample(4, "top-2", [3]), run.sample(4, "top-2", [3]))
 
 
-def test_half_precision_halves_the_weights(run, tmp_path):
-    full, half = published(run, tmp_path / "full"), published(run, tmp_path / "half", "--bf16")
-    sizes = [sum(path.stat().st_size for path in (folder / "networks").iterdir()) for folder in (full, half)]
-    assert 1.7 < sizes[0] / sizes[1] <= 2
-    drawn = [hpcddm.open(folder).sample(2, classes=[0, 1]).astype(int) for folder in (full, half)]
-    assert 0 < np.abs(drawn[0] - drawn[1]).mean() < 20
+MADE = {
+    "names in many scripts": ({"data__class_names": CLASSES}, {"classes": [CLASSES[3], CLASSES[0]]}),
+    "sentences of classes": ({"data__condition": TEXT | {"prompts": ["a", "b", "c", "d"]}}, {"classes": [1]}),
+    "captions": ({"data__condition": TEXT}, {"prompts": ["a hat", "a shoe"]}),
+    "mixed objectives": (
+        {"experts__overrides": [{"clusters": [0], "objective": {"name": "epsilon"}}]},
+        {"classes": [0, 1]},
+    ),
+    "latents": ({"data__space": LATENT_SPACE}, {"classes": [2]}),
+    "a snapshot": ({"experts__training__snapshots": [32, 64], "evaluate__snapshot": 32}, {"classes": [3]}),
+    "no condition": (
+        {"data__condition": {"name": "none"}, "data__num_classes": None, "evaluators__classifier": None},
+        {},
+    ),
+    "experts that may be missing": ({"evaluate__min_experts": 1}, {"classes": [3]}),
+}
 
 
-def test_a_folder_that_was_moved_opens_from_anywhere(run, tmp_path, monkeypatch):
-    before = hpcddm.open(published(run, tmp_path / "ensemble")).sample(2, classes=[0])
-    (tmp_path / "ensemble").rename(tmp_path / "moved")
-    monkeypatch.chdir(tmp_path)
-    assert np.array_equal(hpcddm.open(Path("moved")).sample(2, classes=[0]), before)
+@pytest.mark.parametrize("case", MADE)
+def test_a_run_of_another_kind(tmp_path, case):
+    changes, request = MADE[case]
+    run = made_run(tmp_path / "run", **changes)
+    opened = hpcddm.open(run.root)
+    expected = {} if case == "no condition" else {one: opened.sample(3, one, **request) for one in ("full", "expert-1")}
+    made = published(run, tmp_path / "made")
+    shutil.rmtree(run.root)
+    again = hpcddm.open(made)
+    for strategy, images in expected.items():
+        assert np.array_equal(again.sample(3, strategy, **request), images), strategy
+    assert again.sample(1, **request).dtype == np.uint8
 
 
-def test_drawing_waits_for_no_package_of_trainings(run, tmp_path):
-    folder = published(run, tmp_path / "ensemble")
-    code = f"import sys, hpcddm; hpcddm.open({str(folder)!r}).sample(2, classes=[0]); print(*sorted(sys.modules))"
-    loaded = {name.partition(".")[0] for name in python(code).stdout.split()}
-    assert "torch" in loaded and not loaded & {"deepspeed", "submitit", "faiss", "webdataset", "pyarrow", "open_clip"}
+def test_an_average_that_is_computed_afterwards_is_what_is_published(finished, tmp_path):
+    run = RunDir(finished)
+    experiment = with_absolute_paths(stored_experiment(run), run)
+    units, lists = select_units(run, experiment, ["top-1"], [])
+    averaged = experiment.model_copy(update={"evaluate": experiment.evaluate.model_copy(update={"sigma_rel": 0.07})})
+    write(run, averaged, Publication(["top-1"], units, [], lists), tmp_path / "made", lambda part: None)
+    expected = hpcddm.open(finished, sigma_rel=0.07)
+    assert np.array_equal(hpcddm.open(tmp_path / "made").sample(3, classes=[4]), expected.sample(3, classes=[4]))
+    final = load_file(finished / "train/expert-00/weights.safetensors")
+    stored = load_file(tmp_path / "made/networks/expert-00.safetensors")
+    assert any(not torch.equal(final[name], values) for name, values in stored.items())
+
+
+@pytest.mark.parametrize("strategy", ["monolith", "expert-1", "hats", "student"])
+def test_one_model_alone(tmp_path, strategy):
+    run = made_run(tmp_path / "run", experts__extra=[JOINED], distill__teacher="cluster")
+    expected = hpcddm.open(run.root).sample(2, strategy, [1])
+    opened = hpcddm.open(published(run, tmp_path / "made", "--strategies", strategy))
+    assert opened.strategies == [strategy] and len(opened.document.networks) == 1
+    assert np.array_equal(opened.sample(2, classes=[1]), expected)
+    with pytest.raises(UserError, match=f"was not published; strategies of its networks: {strategy}"):
+        opened.sample(2, "top-1", [1])
+
+
+def test_the_default_is_a_strategy_that_is_here(tmp_path):
+    run = made_run(tmp_path / "run", evaluate__strategies=["oracle", "full"])
+    opened = hpcddm.open(published(run, tmp_path / "made"))
+    assert opened.strategies[0] == "full" and opened.sample(2, classes=[0]).shape == (2, 8, 8, 1)
+
+
+def test_nothing_of_the_machine_is_in_the_folder(tmp_path):
+    made = published(made_run(tmp_path / "run"), tmp_path / "made")
+    assert all(str(tmp_path).encode() not in path.read_bytes() for path in made.rglob("*") if path.is_file())
+    assert json.loads((made / "ensemble.json").read_text())["experiment"]["data"]["source"]["folder"] == "not-published"
+    assert publish(tmp_path / "run", tmp_path / "made").exit_code == 2
