@@ -86,7 +86,7 @@ def publish(
     )
     needed = published_units.size_of(run, experiment, publication)
     free = free_bytes(nearest_existing(output))
-    echo(f"{output}: {len(units)} networks, about {format_bytes(needed)} of {format_bytes(free)} that are free")
+    echo(f"{output}: {len(units)} networks, at least {format_bytes(needed)} of {format_bytes(free)} that are free")
     if needed > free:
         raise ConfigError(f"--output {output}: has {format_bytes(free)} free, and {format_bytes(needed)} are needed")
     from hpcddm.publishing.making import publish as write_folder

@@ -29,6 +29,8 @@ MAX_BYTES = checked_reads.MANIFEST_BYTES
 """Largest size of `contract.json`."""
 MAX_FILE_BYTES = 64 << 30
 """Largest size of all other files of a contract."""
+NOT_STATED = "not stated"
+"""License or terms of data about which the coordinator says nothing."""
 MAX_PARTIES = 1000
 """Most sites, and most experts, of a contract."""
 UnitKey = Annotated[str, StringConstraints(pattern=r"^train/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]

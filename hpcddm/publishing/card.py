@@ -1,7 +1,7 @@
 """The model card of a published ensemble: README.md with the YAML header of the hub, and grids of samples as PNG."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,10 @@ import yaml
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors.printing import printable
-from hpcddm.evaluation.metrics import columns, led_by
+from hpcddm.evaluation.metrics import columns, led_by, short_key
 from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.report.image_grids import grid
+from hpcddm.evaluation.report.page import value_format
 from hpcddm.evaluation.report.run_summary import describe_variant
 from hpcddm.files import checked_reads, hdf5
 from hpcddm.loading.ensemble_document import ENCODERS, EnsembleDocument
@@ -25,6 +26,7 @@ from hpcddm.runs.unit_training import resolve_training
 from hpcddm.stages.evaluation.draw import draw_keys
 
 CARD, SAMPLES = "README.md", "samples"
+REAL = "real images"
 COLUMNS, SHOWN = 8, 64
 """Columns of a grid, and its most samples: the first ones of the evaluation."""
 LICENSE = re.compile(r"[a-z0-9][a-z0-9.-]{0,40}")
@@ -85,21 +87,26 @@ def _header(experiment: Experiment, document: EnsembleDocument) -> dict[str, Any
 
 def _rows(metrics: Mapping[str, Any], shown: list[Metric]) -> list[list[str]]:
     """Return the table of figures with their 95 % intervals: one row per arm, and one of real images."""
-    rows = []
-    for name, values in (metrics["arms"] | {"real images": metrics["floor"]}).items():
-        intervals = metrics["intervals"].get("floor" if name == "real images" else name, {})
-        cells = [_cell(metric, values, intervals) for metric in shown]
+    rows, everyone = [], metrics["arms"] | {REAL: metrics["floor"]}
+    forms = {metric.key: _format_of(metric, everyone.values()) for metric in shown}
+    for name, values in everyone.items():
+        of_name = metrics["intervals"].get("floor" if name == REAL else name, {})
+        intervals = {short_key(key): ends for key, ends in reversed(of_name.items())}
+        cells = [_cell(values.get(key), intervals.get(key, [None]), form) for key, form in forms.items()]
         flops = f"{values['train_flops']:.3g}" if "train_flops" in values else ""
         rows.append([name, *cells, f"{values['images']:,}", flops])
     return rows
 
 
-def _cell(metric: Metric, values: Mapping[str, Any], intervals: Mapping[str, Any]) -> str:
-    if values.get(metric.key) is None:
-        return ""
-    text = metric.text(values[metric.key])
-    ends = next((ends for key, ends in intervals.items() if re.split("[-@]", key)[0] == metric.key), [None])
-    return text if None in ends else f"{text} [{', '.join(map(metric.text, ends))}]"
+def _format_of(metric: Metric, everyone: Iterable[Mapping[str, Any]]) -> str:
+    """Return the format in which the report shows a metric of all arms."""
+    return value_format(metric, [one[metric.key] for one in everyone if one.get(metric.key) is not None])
+
+
+def _cell(value: float | None, ends: list[float | None], form: str) -> str:
+    if value is None or None in ends:
+        return "" if value is None else format(value, form)
+    return f"{value:{form}} [{', '.join(format(end, form) for end in ends)}]"
 
 
 def _networks(experiment: Experiment, document: EnsembleDocument) -> list[list[str]]:

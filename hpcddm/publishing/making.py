@@ -173,7 +173,10 @@ def _staged(output: Path) -> Iterator[Path]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        if not os.path.samestat(os.fstat(descriptor), os.stat(folder, follow_symlinks=False)):
+            # Another process has finished with the folder since it was opened.
+            raise BlockingIOError
+    except (BlockingIOError, FileNotFoundError):
         os.close(descriptor)
         raise UserError(f"{output}: is being written by another process; wait for that") from None
     try:

@@ -11,6 +11,7 @@ from hpcddm.config.schema import variants_of
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import quoted
+from hpcddm.exchange.contract import NOT_STATED
 from hpcddm.loading.ensemble_document import LINE_LENGTH, is_harmless
 from hpcddm.pipeline.required_units import single_models, units_of_strategy
 from hpcddm.pipeline.state import State
@@ -113,18 +114,18 @@ def agreed_terms(run: RunDir, license_id: str | None, terms: str | None) -> tupl
         if text is not None and (len(text) > LINE_LENGTH or not is_harmless(text)):
             raise ConfigError(f"{option}: needs one line of at most {LINE_LENGTH} printable characters")
     contract = run_contract(run)
-    if contract is None or not contract.data.terms:
-        return license_id or (contract.data.license if contract else ""), terms or ""
-    if terms != contract.data.terms:
+    license_id = license_id or (contract.data.license if contract else "")
+    agreed = contract.data.terms if contract else NOT_STATED
+    if agreed not in ("", NOT_STATED, terms):
         raise UserError(
             f"{run.root}: its contract has terms, which may forbid a publication. Where they allow it, add --terms"
-            f" {quoted(contract.data.terms)}; where they forbid it for the experts of another site, also --without UNIT"
+            f" {quoted(agreed)}; where they forbid it for the experts of another site, also --without UNIT"
         )
-    return license_id or contract.data.license, terms
+    return "" if license_id == NOT_STATED else license_id, terms or ""
 
 
 def size_of(run: RunDir, experiment: Experiment, publication: Publication) -> int:
-    """Estimate the bytes of the folder: weights, their copies for diffusers at most, and public weights."""
+    """Estimate the bytes of the folder: weights, their copies for diffusers, and public weights."""
     weights = sum((run.unit(key) / WEIGHTS).stat().st_size for key in publication.units)
     copied = sum(path.stat().st_size for path in encoder_files(experiment).values()) if publication.has_encoders else 0
     return weights * (3 if publication.is_bf16 else 4) // 2 + copied

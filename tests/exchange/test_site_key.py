@@ -139,7 +139,7 @@ def test_a_file_that_another_site_signed_is_refused(folder, tmp_path):
 def test_verify_of_a_folder_that_nobody_sent_names_what_it_lacks(folder, tmp_path):
     (folder / "site.json").unlink()
     done = hpcddm("site", "verify", folder)
-    assert done.exit_code == 1 and "site.json (a key), contract.json and bundle.json" in done.stderr
+    assert done.exit_code == 1 and "site.json (a key), contract.json, bundle.json and ensemble.json" in done.stderr
     assert f"error: {tmp_path / 'none'} is missing" in hpcddm("site", "verify", tmp_path / "none").stderr
 
 

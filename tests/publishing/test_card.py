@@ -11,7 +11,8 @@ import yaml
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 
-from hpcddm.evaluation.metrics import columns, led_by
+from hpcddm.evaluation.metrics import columns, led_by, short_key
+from hpcddm.evaluation.report.page import value_format
 from hpcddm.models.checkpoints import file_formats
 from tests.publishing.made_runs import content, made_run, published
 
@@ -40,6 +41,11 @@ def test_the_hub_reads_the_header(ensemble, tmp_path):
         assert (header["license"], header["license_name"]) == ("other", license_id)
 
 
+def intervals_of(metrics: dict, name: str, key: str) -> list[float]:
+    found = metrics["intervals"]["floor" if name == "real images" else name]
+    return next((ends for full_key, ends in found.items() if short_key(full_key) == key), [])
+
+
 def test_the_figures_are_those_of_the_report(ensemble, finished):
     metrics = json.loads((finished / "report/metrics.json").read_text())
     _, text = header_and_text(ensemble)
@@ -51,7 +57,12 @@ def test_the_figures_are_those_of_the_report(ensemble, finished):
     assert [row[0] for row in rows] == list(values)
     for row in rows:
         for metric, cell in zip(shown, row[1:], strict=False):
-            assert cell.split(" ")[0] == metric.text(values[row[0]][metric.key]), (row[0], metric.key)
+            form = value_format(metric, [one[metric.key] for one in values.values() if metric.key in one])
+            figures = [values[row[0]][metric.key], *intervals_of(metrics, row[0], metric.key)]
+            # The brackets are escaped.
+            assert cell.replace("\\", "").replace("[", "").replace("]", "").replace(",", "").split() == [
+                format(figure, form).replace(",", "") for figure in figures
+            ]
         assert row[1 + len(shown)] == f"{values[row[0]]['images']:,}"
     assert {path.name for path in (ensemble / "samples").iterdir()} == {f"{arm}.png" for arm in metrics["arms"]}
 

@@ -10,6 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 import hpcddm
+from hpcddm.config.variants import settings_class
+from hpcddm.config.weights import content_hash
 from hpcddm.errors import UserError
 from hpcddm.pipeline.required_units import units_of_strategy
 from hpcddm.publishing.making import publish as write
@@ -19,6 +21,7 @@ from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
 from hpcddm.runs.unit_keys import expert_keys
 from tests import helpers
+from tests.encoders import networks
 from tests.helpers import JOINED, LATENT_SPACE, python
 from tests.publishing.made_runs import document, made_run, publish, published, refusal_of
 
@@ -180,3 +183,24 @@ def test_nothing_of_the_machine_is_in_the_folder(tmp_path):
     assert all(str(tmp_path).encode() not in path.read_bytes() for path in made.rglob("*") if path.is_file())
     assert json.loads((made / "ensemble.json").read_text())["experiment"]["data"]["source"]["folder"] == "not-published"
     assert publish(tmp_path / "run", tmp_path / "made").exit_code == 2
+
+
+def test_public_weights_are_copied_if_asked_for_and_else_fetched_by_the_reader(tmp_path):
+    encoder = settings_class("encoders/text", "clip_text")(**networks.clip_text(tmp_path / "clip"))
+    place = {"folder": str(tmp_path / "clip"), "content_hash": content_hash(encoder)}
+    condition = {"name": "text", "encoder": encoder.model_dump() | {"weights": place}, "tokens": 16}
+    run = made_run(tmp_path / "run", data__condition=condition)
+    ours = hpcddm.open(run.root).sample(2, prompts=["a red hat"])
+    whole = published(run, tmp_path / "whole", "--with-encoders")
+    bare = published(run, tmp_path / "bare")
+    (tmp_path / "clip").rename(tmp_path / "elsewhere")
+    assert np.array_equal(hpcddm.open(whole).sample(2, prompts=["a red hat"]), ours)
+    place = bare / "encoders/data.condition.encoder"
+    for call in (("sample", bare, "--prompt", "a", "--output", tmp_path / "x.png"), ("prefetch", bare)):
+        assert f"{place}: weights of clip_text: no such folder" in refusal_of(helpers.hpcddm(*call))
+    shutil.copytree(tmp_path / "elsewhere", place)
+    assert np.array_equal(hpcddm.open(bare).sample(2, prompts=["a red hat"]), ours)
+    weights = place / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    with pytest.raises(UserError, match=r"weights of clip_text: SHA-256 over .* begins .* and not .*content_hash"):
+        hpcddm.open(bare).sample(2, prompts=["a red hat"])

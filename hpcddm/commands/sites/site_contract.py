@@ -17,15 +17,13 @@ from hpcddm.errors.next_step import command
 from hpcddm.errors.printing import echo
 from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import signed_folder, signing, site_identity, ssh_keys
-from hpcddm.exchange.contract import FILE, PARTITION, PROBE, Contract
+from hpcddm.exchange.contract import FILE, NOT_STATED, PARTITION, PROBE, Contract
 from hpcddm.exchange.ssh_keys import PublicKey
 from hpcddm.runs import contracts as run_contracts
 from hpcddm.runs import group_permissions
 from hpcddm.runs.lease import PATIENCE_SECONDS, lease
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
-
-NOT_STATED = "not stated"
 
 
 @click.command("contract")

@@ -106,7 +106,7 @@ def figure_rows(metrics: dict[str, Any]) -> dict[str, dict[str, str]]:
     for name, values in everyone.items():
         intervals = metrics["intervals"]["floor" if name == FLOOR else name]
         for key, (low, high) in intervals.items():
-            form = _form(known[short_key(key)], [arm[key] for arm in everyone.values() if key in arm])
+            form = value_format(known[short_key(key)], [arm[key] for arm in everyone.values() if key in arm])
             inside = "" if low is None else f" [{low:{form}}, {high:{form}}]"
             verdict = metrics["differences"].get(name, {}).get(key, {}).get("verdict", "")
             rows.setdefault(key, {})[name] = f"{_text(values[key], form)}{inside}" + (f", {verdict}" if verdict else "")
@@ -121,7 +121,7 @@ def _columns(metrics: dict[str, Any]) -> list[Metric]:
 
 def _add_cells(rows: Rows, metric: Metric, arms: ArmFigures, floor: dict[str, float]) -> None:
     """Write one metric into all rows."""
-    form = _form(metric, _finite(arms, metric.key).values())
+    form = value_format(metric, _finite(arms, metric.key).values())
     for name, row in rows.items():
         values = arms.get(name) or floor
         row.cells[metric.key] = _text(values[metric.key], form) if metric.key in values else ""
@@ -150,7 +150,7 @@ def _text(value: float | None, form: str) -> str:
     return "not finite" if value is None else format(value, form)
 
 
-def _form(metric: Metric, values: Iterable[float]) -> str:
+def value_format(metric: Metric, values: Iterable[float]) -> str:
     """Return the format of a metric's values; the z writes a distance that rounds to nothing as 0.0 and not as -0.0."""
     return metric.format if metric.digits is None else f"z.{_decimals(values, metric.digits)}f"
 
