@@ -22,6 +22,7 @@ from hpcddm.loading.ensemble_document import CALIBRATION, FILE, LATENT_SCALE, En
 from hpcddm.models import build_autoencoder, build_denoiser, build_router
 from hpcddm.models.flops import unallocated
 from hpcddm.pipeline.required_units import single_models
+from hpcddm.publishing.published_settings import require_plain_weights
 from hpcddm.runs import unit_keys
 from hpcddm.runs.result_types import LatentScale
 from hpcddm.runs.run_dir import Locate
@@ -79,6 +80,7 @@ class PublishedEnsemble(TrainedModel):
 
     def output_locator(self) -> Locate:
         """Return a function that locates the files of the folder that stand for outputs of units."""
+        require_plain_weights(self.experiment)
         files = {unit_keys.LATENT_SCALE: LATENT_SCALE} | {key: one.file for key, one in self.document.networks.items()}
 
         def locate(key: str, name: str) -> Path:
@@ -129,6 +131,7 @@ class PublishedEnsemble(TrainedModel):
         return present
 
     def _load(self, units: Sequence[str]) -> Ensemble:
+        require_plain_weights(self.experiment)
         for key in units:
             self._require_network(key)
         return assemble(self.experiment, units, current_device(), self._fill, self._calibration)

@@ -8,6 +8,7 @@ from hpcddm.config import paths
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import variants_of
 from hpcddm.config.weights import SettingsWithWeights, list_files, verified_folder
+from hpcddm.errors import require
 from hpcddm.loading import foreign_settings
 from hpcddm.loading.ensemble_document import ENCODERS, NOT_PUBLISHED
 
@@ -54,6 +55,20 @@ def network_weights(experiment: Experiment) -> Iterator[tuple[str, SettingsWithW
             yield place, variant
 
 
+def require_plain_weights(experiment: Experiment) -> None:
+    """Check folders of public weights that come with an ensemble: neither pickles, which could run code, nor links.
+
+    Raises:
+        UserError: Weights are missing, a pickle or a link; the message names the file.
+    """
+    for _, own in network_weights(experiment):
+        if own.weights.folder is None:
+            continue
+        for path in (own.weights.place, *(own.weights.place / name for name in list_files(own))):
+            require(not path.is_symlink(), f"{path}: is a link; refused, copy the file")
+            _refuse_pickle(path)
+
+
 def encoder_folder(place: str) -> str:
     """Return the folder of a network's public weights, relative to that of the ensemble."""
     return f"{ENCODERS}/{place}"
@@ -63,13 +78,21 @@ def encoder_files(experiment: Experiment) -> dict[str, Path]:
     """Return the files of autoencoder and text encoder by their paths in the ensemble's folder.
 
     Raises:
-        UserError: Weights are missing, or are not those of the run.
+        UserError: Weights are missing, are not those of the run, or are a pickle, which nobody would open.
     """
-    return {
+    files = {
         f"{encoder_folder(place)}/{name}": verified_folder(own) / name
         for place, own in network_weights(experiment)
         for name in list_files(own)
     }
+    for path in files.values():
+        _refuse_pickle(path)
+    return files
+
+
+def _refuse_pickle(path: Path) -> None:
+    is_pickle = path.suffix in (".bin", ".pt", ".pth")
+    require(not is_pickle, f"{path}: is a pickle, which could run code; refused, save it as safetensors")
 
 
 def described_encoders(experiment: Experiment) -> list[str]:

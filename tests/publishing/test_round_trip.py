@@ -204,3 +204,11 @@ def test_public_weights_are_copied_if_asked_for_and_else_fetched_by_the_reader(t
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
     with pytest.raises(UserError, match=r"weights of clip_text: SHA-256 over .* begins .* and not .*content_hash"):
         hpcddm.open(bare).sample(2, prompts=["a red hat"])
+    (place / "model.safetensors").rename(place / "pytorch_model.bin")
+    with pytest.raises(UserError, match=r"pytorch_model.bin: is a pickle, which could run code; refused"):
+        hpcddm.open(bare).sample(2, prompts=["a red hat"])
+    shutil.rmtree(place)
+    place.symlink_to(tmp_path / "elsewhere")
+    assert "encoder: is a link; refused" in refusal_of(
+        helpers.hpcddm("sample", bare, "--prompt", "a", "--output", tmp_path / "x.png")
+    )
