@@ -12,7 +12,7 @@ LOADERS = {"torch.load", "pickle.load", "pickle.loads", "safetensors.torch.load"
 ASKING = {"recorded_digest", "counted_digest", "initial_weights.open_weights"}
 """What asks the manifest in the folder of a unit, whatever its state."""
 READERS = {
-    "clustering/agreed.py": "the partition of a contract, by the digest that the contract states",
+    "clustering/partition.py": "the partition of a contract or an ensemble, by the digest that its caller knows",
     "encoders/image/efficientnet_lite0.py": "published weights, by their digest",
     "encoders/optional_packages.py": "published weights and those in a user's folder, by their digest",
     "encoders/perceptual/lpips_alex.py": "published weights, by their digest",
@@ -23,6 +23,7 @@ READERS = {
     "collaboration/agreed_experiment.py": "the probe of a contract, by the digest that the contract states",
     "models/build_denoiser.py": "weights that training starts from, and those to export, by their manifest",
     "models/checkpoints/file_formats.py": "files to convert; one in a unit's folder by its manifest",
+    "publishing/published_ensemble.py": "networks of an ensemble, by the digests of its description",
     "runs/initial_weights.py": "headers of weights that training starts from, by their manifest",
     "sampling/posthoc_ema.py": "by their manifest",
     "stages/training/evaluators_job.py": "weights that the user names, by the digest of the submission",

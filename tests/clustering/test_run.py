@@ -109,7 +109,7 @@ def published(other, folder):
     files = {"partition.safetensors": listed_file(folder / "partition.safetensors"), "x": ListedFile(0, "0" * 64)}
     keys = expert_keys(experiment)
     networks = {key: PublishedNetwork("x", "fp32", 0, **network_settings(experiment, key)) for key in keys}
-    values = published_values(experiment, len(keys), False)
+    values = published_values(experiment, False)
     names = [str(number) for number in range(4)]
     document = EnsembleDocument("hpcddm ensemble 1", "0", "tiny", "", "", ["top-1"], names, networks, [], values, files)
     atomic.write_json(folder / "ensemble.json", asdict(document))

@@ -83,12 +83,7 @@ def unsigned_sums(content: str) -> Change:
 
 
 def deep(folder: Path) -> None:
-    place = folder / "a"
-    for _ in range(40):
-        place.mkdir()
-        os.chdir(place)
-        place = Path("a")
-    os.chdir("/")
+    (folder / "/".join("a" * 40)).mkdir(parents=True)
 
 
 LINE = f"{'0' * 64}  "
