@@ -1,6 +1,7 @@
 """Settings that networks share in an experiment's YAML: denoisers, routers, classifiers, and transformers."""
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
@@ -19,6 +20,8 @@ class LayoutSettings(VariantSettings):
 FREQUENCIES = 256
 """Number of cosines and sines of a time, the input of the first layer."""
 MLP_RATIO = 4
+SWIGLU_RATIO = 2 / 3 * MLP_RATIO
+"""Hidden width of a SwiGLU in widths, which gives it the parameters of a GELU MLP (arXiv 2002.05202, sec. 3)."""
 BLOCK_VECTORS = 6
 """Shift, scale and gate of a block's attention and of its MLP."""
 LAST_VECTORS = 2
@@ -119,6 +122,15 @@ class ClassifierModelSettings(NetworkSettings):
         """
 
 
+@dataclass(frozen=True)
+class BlockStyle:
+    """Layers of a transformer's blocks; by default those of the original DiT."""
+
+    mlp: Literal["gelu", "swiglu"] = "gelu"
+    norm: Literal["layer", "rms"] = "layer"
+    positions: Literal["sinusoidal", "rotary"] = "sinusoidal"
+
+
 class TransformerSettings(NetworkSettings):
     """Size, modulation and condition of a transformer."""
 
@@ -164,6 +176,11 @@ class TransformerSettings(NetworkSettings):
                 raise inner_error(f"{key}: {values[key]}, but size {size} has {value}; leave one of the two out")
         return values | filled
 
+    @property
+    def block(self) -> "BlockStyle":
+        """Layers of the blocks."""
+        return BlockStyle()
+
     def condition_form(self, data: NetworkData) -> ConditionForm:
         """Return the form of the data's condition, or NONE for a transformer without condition."""
         return ConditionForm.NONE if self.condition == "none" else data.condition.form
@@ -179,6 +196,24 @@ class TransformerSettings(NetworkSettings):
             raise ValueError(f"width {self.width} is not a multiple of 4 x {self.heads} heads")
         if self.text_modulation != "none" and self.condition_form(data) is not ConditionForm.TEXT:
             raise ValueError(f"text_modulation {self.text_modulation}: this network gets no text; leave it out")
+
+
+class OneStreamSettings(TransformerSettings):
+    """Settings of a transformer with one stream of tokens, whose blocks may be those of arXiv 2501.01423."""
+
+    hashed_if_changed: ClassVar[frozenset[str]] = TransformerSettings.hashed_if_changed | {"mlp", "norm", "positions"}
+
+    mlp: Literal["gelu", "swiglu"] = "gelu"
+    """MLP of a block: GELU, or w3(silu(w1 x) * w2 x) of 2/3 the hidden width (arXiv 2002.05202)."""
+    norm: Literal["layer", "rms"] = "layer"
+    """Norm before each modulation: layer norm without parameters, or x / rms(x) with a learned gain."""
+    positions: Literal["sinusoidal", "rotary"] = "sinusoidal"
+    """Positions: a table that is added to the tokens; with rotary, queries and keys are rotated, too."""
+
+    @property
+    def block(self) -> BlockStyle:
+        """Layers of the blocks."""
+        return BlockStyle(self.mlp, self.norm, self.positions)
 
 
 class DenoisingTransformerSettings(TransformerSettings, DenoiserModelSettings):

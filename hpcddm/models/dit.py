@@ -19,6 +19,7 @@ from hpcddm.config.models import (
     FREQUENCIES,
     LAST_VECTORS,
     DenoisingTransformerSettings,
+    OneStreamSettings,
     TransformerSettings,
 )
 from hpcddm.models.base import Condition, Denoiser, Images, Times
@@ -28,8 +29,10 @@ from hpcddm.models.layers import (
     Prompt,
     Tokens,
     TransformerBlock,
+    block_norm,
     embedding_table,
     grid_positions,
+    grid_rotation,
     init_embedding,
     linear,
     modulate,
@@ -42,7 +45,7 @@ from hpcddm.models.layers import (
 from hpcddm.models.parameter_counts import count_head, count_trunk
 
 
-class DiTSettings(DenoisingTransformerSettings):
+class DiTSettings(OneStreamSettings, DenoisingTransformerSettings):
     """Settings of the transformer: width, depth and heads or the name of a size; patch size, modulation, condition."""
 
     size: Literal["S", "B", "L", "XL"] | None = None
@@ -131,6 +134,7 @@ class Trunk(Embeddings):
     """
 
     positions: Tensor
+    rotation: Tensor | None
 
     def __init__(self, settings: TransformerSettings, data: NetworkData, cls: bool = False):
         super().__init__(settings, data)
@@ -142,6 +146,14 @@ class Trunk(Embeddings):
             init_embedding(self.cls)
         positions = grid_positions(data.x_shape.height // self.patch, settings.width)
         self.register_buffer("positions", positions, persistent=False)
+        rotation = None
+        if settings.block.positions == "rotary":
+            rotation = grid_rotation(data.x_shape.height // self.patch, settings.width // settings.heads)
+            if cls:
+                # The CLS token has no place, so it does not rotate.
+                rotation = F.pad(rotation, (0, 0, 1, 0))
+                rotation[0, 0] = 1
+        self.register_buffer("rotation", rotation, persistent=False)
 
     def forward(self, x: Images, t: Times, condition: Condition) -> tuple[Tokens, Conditions]:
         """Compute the tokens (N, T, D) and the condition of the last layer."""
@@ -151,8 +163,9 @@ class Trunk(Embeddings):
             tokens = torch.cat([self.cls.expand(len(tokens), 1, -1), tokens], dim=1)
         each, last = self.conditions(t, condition)
         prompt = None if self.embed_text is None else self.prompt(condition)
+        rotation = None if self.rotation is None else self.rotation.to(tokens.dtype)
         for block in self.blocks:
-            tokens = block(tokens, each, prompt)
+            tokens = block(tokens, each, prompt, rotation)
         return tokens, last
 
 
@@ -168,6 +181,7 @@ class Transformer(Modulated):
     def __init__(self, settings: TransformerSettings, trunk: Embeddings, outputs: int):
         super().__init__(settings, LAST_VECTORS)
         self.trunk = trunk
+        self.norm = block_norm(settings)
         self.head = linear(settings.width, outputs, nn.init.zeros_)
 
     def stacked_blocks(self) -> Sequence[nn.Module]:
@@ -177,11 +191,12 @@ class Transformer(Modulated):
     def normalised(self, x: Images, t: Times, condition: Condition) -> Tokens:
         """Compute the input of the head: normalised and modulated tokens (N, T, D)."""
         tokens, last = self.trunk(x, t, condition)
-        return modulate(tokens, *self.vectors(last))
+        return modulate(self.norm(tokens), *self.vectors(last))
 
     def head_parameters(self) -> dict[str, nn.Parameter]:
         """Return the last layer's parameters by name; a refit to another number of outputs trains only these."""
-        return {name: value for name, value in self.named_parameters() if not name.startswith("trunk.")}
+        kept = ("trunk.", "norm.")
+        return {name: value for name, value in self.named_parameters() if not name.startswith(kept)}
 
 
 class DiT(Transformer, Denoiser[DenoisingTransformerSettings]):

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Float32, Float64
 from torch import Tensor, nn
 
-from hpcddm.config.models import BLOCK_VECTORS, FREQUENCIES, MLP_RATIO, TransformerSettings
+from hpcddm.config.models import BLOCK_VECTORS, FREQUENCIES, MLP_RATIO, SWIGLU_RATIO, TransformerSettings
 
 Tokens = Float[Tensor, "n t d"]
 Heads = Float[Tensor, "n heads t d"]
@@ -98,9 +98,16 @@ def grid_positions(grid: int, width: int) -> Float32[Tensor, "{grid**2} {width}"
     return torch.cat([columns.sin(), columns.cos(), rows.sin(), rows.cos()], dim=1).float()
 
 
-def modulate(x: Tokens, shift: Vector, scale: Vector) -> Tokens:
-    """Apply layer norm without parameters, then the scale and shift from the condition."""
-    return torch.addcmul(shift, F.layer_norm(x, x.shape[-1:], eps=1e-6), 1 + scale)
+def modulate(normalised: Tokens, shift: Vector, scale: Vector) -> Tokens:
+    """Apply the scale and shift from the condition to normalised tokens."""
+    return torch.addcmul(shift, normalised, 1 + scale)
+
+
+def block_norm(settings: TransformerSettings) -> nn.Module:
+    """Create the norm before a modulation: layer norm without parameters, or RMS norm with a gain per value."""
+    if settings.block.norm == "rms":
+        return nn.RMSNorm(settings.width, eps=1e-6)
+    return nn.LayerNorm(settings.width, eps=1e-6, elementwise_affine=False)
 
 
 def linear(inputs: int, outputs: int, initialise: Callable = nn.init.xavier_uniform_) -> nn.Linear:
@@ -121,6 +128,32 @@ def embedding_table(count: int, width: int) -> nn.Embedding:
     table = nn.Embedding(count, width)
     init_embedding(table.weight)
     return table
+
+
+def grid_rotation(grid: int, width: int) -> Float32[Tensor, "2 {grid**2} {width//2}"]:
+    """Compute the rotary cosines and sines of image tokens for one head.
+
+    Axial rotary positions (arXiv 2104.09864, eq. 34, on two axes): half of the planes rotate with the row, half with
+    the column.
+
+    Args:
+        grid: Number of tokens per side.
+        width: Width of a head.
+    """
+    rows, columns = (angles(axis, width // 4) for axis in grid_axes(grid))
+    planes = torch.cat([rows, columns], dim=1)
+    return torch.stack([planes.cos(), planes.sin()]).float()
+
+
+def rotate(x: Float[Tensor, "n heads t d"], rotation: Float[Tensor, "2 t d//2"]) -> Float[Tensor, "n heads t d"]:
+    """Rotate heads in the planes of entries i and D / 2 + i.
+
+    Args:
+        x: (N, heads, T, D) queries or keys.
+        rotation: (2, T, D / 2) cosines and sines.
+    """
+    (cos, sin), (a, b) = rotation, x.chunk(2, dim=3)
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=3)
 
 
 def attend(
@@ -276,21 +309,42 @@ class Modulated(nn.Module):
         return vectors.chunk(self.count, dim=1)
 
 
+class SwiGLU(nn.Module):
+    """Gated MLP: w3(silu(w1 x) * w2 x), with w1 and w2 in one layer (arXiv 2002.05202, eq. 6)."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        hidden = int(SWIGLU_RATIO * width)
+        self.w12, self.w3 = linear(width, 2 * hidden), linear(hidden, width)
+
+    def forward(self, x: Tokens) -> Tokens:
+        """Compute the outputs (N, T, D) of tokens."""
+        gate, value = self.w12(x).chunk(2, dim=-1)
+        return self.w3(F.silu(gate) * value)
+
+
+def block_mlp(settings: TransformerSettings) -> nn.Module:
+    """Create the MLP of a block."""
+    width = settings.width
+    if settings.block.mlp == "swiglu":
+        return SwiGLU(width)
+    into, out = linear(width, MLP_RATIO * width), linear(MLP_RATIO * width, width)
+    return nn.Sequential(into, nn.GELU(approximate="tanh"), out)
+
+
 class Stream(Modulated):
     """Layers of a block for one kind of tokens; `vectors` are shift, scale and gate of attention, then of the MLP."""
 
     def __init__(self, settings: TransformerSettings):
         super().__init__(settings, BLOCK_VECTORS)
-        width = settings.width
         self.attention = Attention(settings)
-        self.mlp = nn.Sequential(
-            linear(width, MLP_RATIO * width), nn.GELU(approximate="tanh"), linear(MLP_RATIO * width, width)
-        )
+        self.mlp = block_mlp(settings)
+        self.norm_attention, self.norm_mlp = block_norm(settings), block_norm(settings)
 
     def project(self, x: Tokens, vectors: tuple[Vector, ...]) -> tuple[Tensor, Tensor, Tensor]:
         """Compute queries, keys and values of tokens, each (N, heads, T, D / heads)."""
         shift, scale = vectors[:2]
-        return self.attention.project(modulate(x, shift, scale))
+        return self.attention.project(modulate(self.norm_attention(x), shift, scale))
 
     def add_attention(self, x: Tokens, heads: Float[Tensor, "n heads t head"], vectors: tuple[Vector, ...]) -> Tokens:
         """Add the gated attention output to the tokens."""
@@ -299,7 +353,7 @@ class Stream(Modulated):
     def add_mlp(self, x: Tokens, vectors: tuple[Vector, ...]) -> Tokens:
         """Add the gated MLP output to the tokens."""
         shift, scale, gate = vectors[3:]
-        return torch.addcmul(x, gate, self.mlp(modulate(x, shift, scale)))
+        return torch.addcmul(x, gate, self.mlp(modulate(self.norm_mlp(x), shift, scale)))
 
 
 class TransformerBlock(Stream):
@@ -314,10 +368,26 @@ class TransformerBlock(Stream):
         super().__init__(settings)
         self.cross = CrossAttention(settings) if with_text else None
 
-    def forward(self, x: Tokens, condition: Conditions, prompt: Prompt | None = None) -> Tokens:
-        """Compute the tokens (N, T, D) after the block."""
+    def forward(
+        self,
+        x: Tokens,
+        condition: Conditions,
+        prompt: Prompt | None = None,
+        rotation: Float[Tensor, "2 t half"] | None = None,
+    ) -> Tokens:
+        """Compute the tokens (N, T, D) after the block.
+
+        Args:
+            x: (N, T, D) tokens.
+            condition: Condition of the modulation.
+            prompt: Text to which the tokens attend; None without text.
+            rotation: (2, T, D / heads / 2) rotary cosines and sines; None without rotation.
+        """
         vectors = self.vectors(condition)
-        x = self.add_attention(x, attend(*self.project(x, vectors)), vectors)
+        q, k, v = self.project(x, vectors)
+        if rotation is not None:
+            q, k = rotate(q, rotation), rotate(k, rotation)
+        x = self.add_attention(x, attend(q, k, v), vectors)
         if self.cross is not None:
             x = x + self.cross(x, prompt)
         return self.add_mlp(x, vectors)

@@ -3,7 +3,7 @@
 from typing import Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Bool, Float, Float32
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from hpcddm.config.conditions import ConditionForm
@@ -17,12 +17,13 @@ from hpcddm.models.layers import (
     Prompt,
     Stream,
     Tokens,
-    angles,
     attend,
-    grid_axes,
+    block_norm,
+    grid_rotation,
     head_norm,
     linear,
     modulate,
+    rotate,
     split_heads,
 )
 from hpcddm.models.parameter_counts import (
@@ -75,17 +76,21 @@ class LastTextStream(Modulated):
     def __init__(self, settings: MMDiTSettings):
         super().__init__(settings, LAST_VECTORS)
         self.heads = settings.heads
+        self.norm = block_norm(settings)
         self.kv = linear(settings.width, 2 * settings.width)
         self.norm_k = head_norm(settings)
 
     def project(self, tokens: Tokens, condition: Conditions) -> tuple[Tensor, Tensor]:
         """Compute keys and values, each (N, heads, L, D / heads)."""
-        k, v = split_heads(self.kv(modulate(tokens, *self.vectors(condition))), 2, self.heads)
+        k, v = split_heads(self.kv(modulate(self.norm(tokens), *self.vectors(condition))), 2, self.heads)
         return self.norm_k(k), v
 
 
 class JointBlock(nn.Module):
-    """Two streams with one attention over all tokens."""
+    """Two streams with one attention over all tokens.
+
+    Text tokens do not rotate, because the text encoder has encoded their order.
+    """
 
     def __init__(self, settings: MMDiTSettings):
         super().__init__()
@@ -168,32 +173,6 @@ class TwoStreams(Embeddings):
         if self.embed_class is None:
             return super().prompt(condition)
         return Prompt(self.embed_class(condition)[:, None], None)
-
-
-def grid_rotation(grid: int, width: int) -> Float32[Tensor, "2 {grid**2} {width//2}"]:
-    """Compute the rotary cosines and sines of image tokens for one head.
-
-    Axial rotary positions (arXiv 2104.09864, eq. 34, on two axes): half of the planes rotate with the row, half with
-    the column. Text tokens do not rotate, because the text encoder has encoded their order.
-
-    Args:
-        grid: Number of tokens per side.
-        width: Width of a head.
-    """
-    rows, columns = (angles(axis, width // 4) for axis in grid_axes(grid))
-    planes = torch.cat([rows, columns], dim=1)
-    return torch.stack([planes.cos(), planes.sin()]).float()
-
-
-def rotate(x: Float[Tensor, "n heads t d"], rotation: Float[Tensor, "2 t d//2"]) -> Float[Tensor, "n heads t d"]:
-    """Rotate heads in the planes of entries i and D / 2 + i.
-
-    Args:
-        x: (N, heads, T, D) queries or keys.
-        rotation: (2, T, D / 2) cosines and sines.
-    """
-    (cos, sin), (a, b) = rotation, x.chunk(2, dim=3)
-    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=3)
 
 
 def concatenate_heads(first: tuple[AnyHeads, ...], second: tuple[AnyHeads, ...]) -> list[AnyHeads]:

@@ -2,7 +2,7 @@
 
 from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.data_shapes import NetworkData, require_num_classes
-from hpcddm.config.models import BLOCK_VECTORS, FREQUENCIES, LAST_VECTORS, MLP_RATIO, TransformerSettings
+from hpcddm.config.models import BLOCK_VECTORS, FREQUENCIES, LAST_VECTORS, MLP_RATIO, SWIGLU_RATIO, TransformerSettings
 
 
 def count_linear(inputs: int, outputs: int) -> int:
@@ -38,8 +38,11 @@ def count_modulated(settings: TransformerSettings, vectors: int) -> int:
 def count_stream(settings: TransformerSettings) -> int:
     """Count the parameters of a block without cross-attention: modulation, self-attention, MLP."""
     mlp = _linear(settings, 1, MLP_RATIO) + _linear(settings, MLP_RATIO, 1)
+    if settings.block.mlp == "swiglu":
+        hidden = int(SWIGLU_RATIO * settings.width)
+        mlp = count_linear(settings.width, 2 * hidden) + count_linear(hidden, settings.width)
     attention = _linear(settings, 1, 3) + _linear(settings, 1, 1) + 2 * count_norm(settings)
-    return count_modulated(settings, BLOCK_VECTORS) + attention + mlp
+    return count_modulated(settings, BLOCK_VECTORS) + attention + mlp + 2 * count_gain(settings)
 
 
 def count_trunk(settings: TransformerSettings, data: NetworkData) -> int:
@@ -51,7 +54,12 @@ def count_trunk(settings: TransformerSettings, data: NetworkData) -> int:
 
 def count_head(settings: TransformerSettings, outputs: int) -> int:
     """Count the parameters of the last layer of `dit.Transformer`."""
-    return count_modulated(settings, LAST_VECTORS) + count_linear(settings.width, outputs)
+    return count_modulated(settings, LAST_VECTORS) + count_linear(settings.width, outputs) + count_gain(settings)
+
+
+def count_gain(settings: TransformerSettings) -> int:
+    """Count the parameters of one norm before a modulation."""
+    return settings.width if settings.block.norm == "rms" else 0
 
 
 def count_norm(settings: TransformerSettings) -> int:

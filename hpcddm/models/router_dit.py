@@ -3,13 +3,13 @@
 from typing import Literal
 
 from hpcddm.config.data_shapes import NetworkData
-from hpcddm.config.models import RouterModelSettings, TransformerSettings
+from hpcddm.config.models import OneStreamSettings, RouterModelSettings
 from hpcddm.models.base import Condition, Images, Logits, Times, TrainedRouter
 from hpcddm.models.dit import Transformer, Trunk
 from hpcddm.models.parameter_counts import count_head, count_trunk
 
 
-class RouterDiTSettings(TransformerSettings, RouterModelSettings):
+class RouterDiTSettings(OneStreamSettings, RouterModelSettings):
     """A transformer's settings; `pool` is the classifier's input: the tokens' mean, or a CLS token."""
 
     size: Literal["S", "B", "L", "XL"] | None = None

@@ -1,15 +1,15 @@
 import torch
 
-from hpcddm.models import layers, mmdit
+from hpcddm.models import layers
 from tests.models.examples import settings
 
 
 def test_turned_heads_know_only_how_far_they_are_apart():
     grid, width = 5, 16
-    rotation = mmdit.grid_rotation(grid, width).double()
+    rotation = layers.grid_rotation(grid, width).double()
     q, k = (torch.randn(width, dtype=torch.float64).expand(1, 1, grid**2, width) for _ in range(2))
-    turned = mmdit.rotate(q, rotation)
-    products = (turned @ mmdit.rotate(k, rotation).transpose(2, 3)).view(grid, grid, grid, grid)
+    turned = layers.rotate(q, rotation)
+    products = (turned @ layers.rotate(k, rotation).transpose(2, 3)).view(grid, grid, grid, grid)
     torch.testing.assert_close(turned.norm(dim=3), q.norm(dim=3), atol=1e-6, rtol=0)
     torch.testing.assert_close(products[1:, 2:, 1:, 2:], products[:-1, :-2, :-1, :-2], atol=1e-5, rtol=0)
     assert products.flatten().unique().numel() > (2 * grid - 1) ** 2 - 1

@@ -44,7 +44,9 @@ def test_the_head_is_all_that_depends_on_the_number_of_clusters(name, options):
     vectors = {"table"} if options["modulation"] == "single" else {"modulation.weight", "modulation.bias"}
     assert head.keys() == {"head.weight", "head.bias"} | vectors
     for key, parameter in model.named_parameters():
-        assert (key in head) == (not key.startswith("trunk.")) and (OUTPUTS not in parameter.shape or key in head)
+        assert (key in head) == (not key.startswith(("trunk.", "norm."))) and (
+            OUTPUTS not in parameter.shape or key in head
+        )
 
 
 @each_router

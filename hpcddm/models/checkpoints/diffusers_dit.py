@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hpcddm.config.conditions import ConditionForm
-from hpcddm.config.models import FREQUENCIES, MLP_RATIO, DenoiserModelSettings, LayoutSettings
+from hpcddm.config.models import FREQUENCIES, MLP_RATIO, BlockStyle, DenoiserModelSettings, LayoutSettings
 from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.errors import UserError
 from hpcddm.models.checkpoints.base import CheckpointContent, CheckpointInfo, CheckpointLayout, RemainingTensors
@@ -77,7 +77,8 @@ class DiffusersDiT(CheckpointLayout[DiffusersDiTSettings]):
 def is_representable(info: CheckpointInfo) -> bool:
     """Return True if `DiTTransformer2DModel` can represent a network."""
     model = info.model
-    return (model.name, model.modulation, info.condition, model.qk_norm) == ("dit", "zero", ConditionForm.CLASS, False)
+    known = ("dit", "zero", ConditionForm.CLASS, False)
+    return (model.name, model.modulation, info.condition, model.qk_norm) == known and model.block == BlockStyle()
 
 
 def dump(
@@ -93,7 +94,7 @@ def dump(
         shown = model.model_dump() | {"condition": info.condition}
         settings = ", ".join(f"{key} {value}" for key, value in shown.items() if key != "name")
         raise UserError(
-            "DiTTransformer2DModel is a dit with modulation zero, condition class and qk_norm false;"
+            "DiTTransformer2DModel is a dit with modulation zero, condition class, no qk_norm and the original block;"
             f" this is a {model.name}: {settings}"
         )
     table = tensors["trunk.embed_class.weight"]
