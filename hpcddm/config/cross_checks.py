@@ -24,7 +24,7 @@ MAX_CLASSES = 1000
 """Most classes that a data set has by default; with more, networks are unconditional unless a key says otherwise."""
 Problems = Iterator[tuple[str, str]]
 """Keys of settings that contradict others, each with what is wrong."""
-RESERVED_NAMES = ("all", "monolith", "student", "router", "ensemble", "train", "heldout")
+RESERVED_NAMES = ("all", "monolith", "student", "router", "autoencoder", "ensemble", "train", "heldout")
 """Names of units and of arms, which no expert that joins may have."""
 
 

@@ -64,7 +64,7 @@ class PublishedNetwork:
     """Number of the training images in that cluster."""
     images: Count | None = None
     """Number of images that the training has seen."""
-    train_flops: Count | None = None
+    train_flops: Annotated[float, Field(ge=0)] | None = None
     site: Line | None = None
     """Site that trained it."""
 
@@ -101,6 +101,10 @@ class EnsembleDocument:
         most = experts if ROUTER in self.networks else MAX_NETWORKS
         if not isinstance(clusters, int) or not experts <= clusters <= most:
             raise ValueError(f"experiment: cluster.experts does not fit the {experts} experts that are listed")
+        if len({one.file for one in self.networks.values()}) < len(self.networks):
+            raise ValueError("networks: two have the same file")
+        if paths.value_at(self.experiment, "data.class_names") is not None:
+            raise ValueError("experiment: data.class_names may name a file; class_names has the names")
         if len(self.class_names) != (paths.value_at(self.experiment, "data.num_classes") or 0):
             raise ValueError("class_names: as many as data.num_classes are needed")
 
@@ -121,7 +125,11 @@ def network_settings(experiment: Experiment, key: str) -> dict[str, Any]:
     model = training.network if training else experiment.router.model
     config = training.config if training else None
     objective = config.objective.model_dump(mode="json") if config else None
-    return {"model": model.model_dump(mode="json"), "objective": objective}
+    described = model.model_dump(mode="json")
+    for holder, key in paths.find_paths(described, type(model)):
+        # The place of an encoder's weights differs; their hash says which they are.
+        holder |= dict.fromkeys((key, *({"hub", "revision"} & holder.keys())))
+    return {"model": described, "objective": objective}
 
 
 def is_harmless(text: str) -> bool:

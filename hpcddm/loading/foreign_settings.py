@@ -1,5 +1,6 @@
 """Settings that somebody else wrote: what they may name and how large they may be, before anything is made of them."""
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +18,8 @@ LIMITS = {"depth": 1000, "image_size": 8192, "units": 10_000}
 """Largest numbers by the last part of their keys: by these, units are listed, and networks built to be counted."""
 LARGE_KEYS = re.compile(r"(.*_)?images|batch|snapshots|first_sample|seed")
 """Keys whose numbers are as large as trainings are long; nothing is listed by them."""
+TEXT_KEYS = re.compile(r"name|site|sites|prompts|hub|revision|content_hash")
+"""Keys whose texts are never taken for numbers."""
 MAX_LARGE, MAX_OTHER = 10**15, 10**6
 """Largest numbers of these keys, and of all others."""
 
@@ -35,10 +38,11 @@ def check_values(document: str, experiment: dict[str, Any]) -> None:
     for number, (place, value) in enumerate(leaves(experiment)):
         if number == MAX_VALUES:
             raise UserError(f"{document}: experiment: has more than {MAX_VALUES:,} values; refused")
-        if leads_outside(value):
+        key = _last_key(place)
+        if leads_outside(value) and key != "prompts":
             raise UserError(f"{document}: {printable(place)} leads out of a folder; refused")
         most = _largest(place)
-        if abs(_number(value)) > most:
+        if abs(_number(value)) > most and not (isinstance(value, str) and TEXT_KEYS.fullmatch(key)):
             raise UserError(f"{document}: {printable(place)}: is not a number up to {most:,}; refused")
 
 
@@ -82,13 +86,19 @@ def leads_outside(value: Any) -> bool:
 
 def _largest(place: str) -> int:
     """Return the largest whole number at a place."""
-    key = next((part for part in reversed(place.split(".")) if not part.isdecimal()), "")
+    key = _last_key(place)
     return MAX_LARGE if LARGE_KEYS.fullmatch(key) else LIMITS.get(key, MAX_OTHER)
+
+
+def _last_key(place: str) -> str:
+    return next((part for part in reversed(place.split(".")) if not part.isdecimal()), "")
 
 
 def _number(value: Any) -> float:
     """Return a value as the schema takes it for a number, which may be written as a text; 0 for one that is not."""
     try:
         return float(value)
+    except OverflowError:
+        return math.inf
     except (TypeError, ValueError):
         return 0.0

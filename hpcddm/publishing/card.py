@@ -19,9 +19,9 @@ from hpcddm.evaluation.report.run_summary import describe_variant
 from hpcddm.files import checked_reads, hdf5
 from hpcddm.loading.ensemble_document import ENCODERS, EnsembleDocument
 from hpcddm.publishing.published_settings import described_encoders
-from hpcddm.runs.files import EVALUATION, METRICS
+from hpcddm.runs.files import EVALUATION, METRICS, PUBLISHED_PARTITION
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.unit_keys import REPORT
+from hpcddm.runs.unit_keys import REPORT, ROUTER
 from hpcddm.runs.unit_training import resolve_training
 from hpcddm.stages.evaluation.draw import draw_keys
 
@@ -64,6 +64,8 @@ def write_card(
         encoders=list(described_encoders(experiment)),
         grids=shown,
         copies=copies,
+        has_router=ROUTER in document.networks,
+        has_partition=PUBLISHED_PARTITION in document.files,
         has_encoders=any(name.startswith(f"{ENCODERS}/") for name in document.files),
     )
     (folder / CARD).write_text(text)

@@ -32,7 +32,7 @@ from hpcddm.loading.ensemble_document import (
 )
 from hpcddm.models import build_denoiser, build_router
 from hpcddm.publishing import card, diffusers_folder, folder_sums
-from hpcddm.publishing.published_settings import encoder_files, published_values
+from hpcddm.publishing.published_settings import encoder_files, is_partition_general, published_values
 from hpcddm.publishing.published_units import Publication
 from hpcddm.runs import files as unit_files
 from hpcddm.runs import manifest, unit_keys
@@ -85,6 +85,9 @@ class _Writer:
         require(made is not None, f"{key}: its manifest has gone meanwhile; repeat this")
         assert made is not None
         described = self._description(key, made)
+        # A router that is computed from the data always runs in fp32.
+        is_untrained = key == ROUTER and experiment.router.training is None
+        is_bf16 = self.publication.is_bf16 and key != AUTOENCODER and not is_untrained
         if key == AUTOENCODER:
             self.copy_output(name, key, WEIGHTS)
             parameters = resolve_training(experiment, key).parameters
@@ -92,11 +95,10 @@ class _Writer:
             network = _build(experiment, key)
             parameters = sum(values.numel() for values in network.parameters())
             load_unit_weights(experiment, selected_weights(experiment), network, key, self.run.unit(key))
-            stored = {name: self._stored(values) for name, values in network.state_dict().items()}
+            stored = {name: _rounded(values) if is_bf16 else values for name, values in network.state_dict().items()}
             metadata = {METADATA: json.dumps(described, sort_keys=True)}
             self.add(name, lambda path: tensors.save_tensors(stored, path, metadata))
         expert = expert_of(key) if key.startswith("train/") else None
-        is_bf16 = self.publication.is_bf16 and key != AUTOENCODER
         lists = {EXPERT_LISTS: self.publication.lists}
         return PublishedNetwork(
             file=name,
@@ -106,13 +108,9 @@ class _Writer:
             cluster=expert if isinstance(expert, int) else None,
             samples=list_results(lists, expert)["samples"] if isinstance(expert, int) else None,
             images=described.get("images"),
-            train_flops=described.get("train_flops"),
+            train_flops=None if described.get("train_flops") is None else float(described["train_flops"]),
             site=experiment.experts.site_of(expert) if isinstance(expert, int) else experiment.site,
         )
-
-    def _stored(self, values: torch.Tensor) -> torch.Tensor:
-        is_rounded = self.publication.is_bf16 and values.dtype == torch.float32
-        return (values.to(torch.bfloat16) if is_rounded else values).contiguous()
 
     def _description(self, key: str, made: Manifest) -> dict[str, Any]:
         described = describe_network(
@@ -203,8 +201,9 @@ def _write(writer: _Writer, say: Callable[[str], object]) -> None:
         writer.copy_output(CALIBRATION, ROUTER, unit_files.CALIBRATION)
     if latent_space(experiment) is not None:
         writer.copy_output(LATENT_SCALE, unit_keys.LATENT_SCALE, unit_files.SCALE_FILE)
-    arrays = read_arrays(run.output(CLUSTER, unit_files.PARTITION))
-    writer.add(unit_files.PUBLISHED_PARTITION, lambda path: save_arrays(arrays, path))
+    if is_partition_general(experiment):
+        arrays = read_arrays(run.output(CLUSTER, unit_files.PARTITION))
+        writer.add(unit_files.PUBLISHED_PARTITION, lambda path: save_arrays(arrays, path))
     if publication.has_encoders:
         for name, source in encoder_files(experiment).items():
             say(name)
@@ -227,6 +226,10 @@ def _write(writer: _Writer, say: Callable[[str], object]) -> None:
     card.write_card(writer.folder, run, experiment, document, exported)
     digests = {name: file.sha256 for name, file in writer.files.items()}
     folder_sums.write_sums(writer.folder, digests, publication.signer)
+
+
+def _rounded(values: torch.Tensor) -> torch.Tensor:
+    return values.to(torch.bfloat16) if values.dtype == torch.float32 else values
 
 
 def _build(experiment: Experiment, key: str) -> nn.Module:

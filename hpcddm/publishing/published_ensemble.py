@@ -80,7 +80,7 @@ class PublishedEnsemble(TrainedModel):
 
     def output_locator(self) -> Locate:
         """Return a function that locates the files of the folder that stand for outputs of units."""
-        require_plain_weights(self.experiment)
+        require_plain_weights(self.experiment, self._folder)
         files = {unit_keys.LATENT_SCALE: LATENT_SCALE} | {key: one.file for key, one in self.document.networks.items()}
 
         def locate(key: str, name: str) -> Path:
@@ -131,7 +131,7 @@ class PublishedEnsemble(TrainedModel):
         return present
 
     def _load(self, units: Sequence[str]) -> Ensemble:
-        require_plain_weights(self.experiment)
+        require_plain_weights(self.experiment, self._folder)
         for key in units:
             self._require_network(key)
         return assemble(self.experiment, units, current_device(), self._fill, self._calibration)

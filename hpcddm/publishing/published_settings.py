@@ -1,5 +1,6 @@
 """Settings of a published ensemble: those of the run, without its private files and what only its evaluation needs."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,14 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import variants_of
 from hpcddm.config.weights import SettingsWithWeights, list_files, verified_folder
 from hpcddm.errors import require
+from hpcddm.files import checked_reads
 from hpcddm.loading import foreign_settings
 from hpcddm.loading.ensemble_document import ENCODERS, NOT_PUBLISHED
 
-OWN_KEYS = ("concepts", "evaluate.perceptual", "evaluate.reference", "router.refit")
-"""Settings of the run alone: what they name does not change a sample."""
-NETWORKS = ("data.space.", "data.condition.")
-"""Keys of the autoencoder and the text encoder, which sampling needs."""
+OWN_KEYS = ("concepts", "data.class_names", "data.filter", "evaluate.perceptual", "evaluate.reference", "router.refit")
+"""Settings of the run alone: what they name does not change a sample; the document has the names of classes."""
+NETWORKS = ("data.space.", "data.condition.", "router.model.")
+"""Keys of the autoencoder, the text encoder and the encoder of a router by features, which sampling needs."""
 
 
 def published_values(experiment: Experiment, has_encoders: bool) -> dict[str, Any]:
@@ -35,7 +37,9 @@ def published_values(experiment: Experiment, has_encoders: bool) -> dict[str, An
             holder["init_from"] = None
     values["cluster"]["clustering"] = clustering.get("fitted_by") or clustering
     # The published weights are those that the run evaluated, so no choice is left; nor will another expert arrive.
-    values["evaluate"] |= {"extractors": [], "snapshot": None, "sigma_rel": None, "min_experts": None}
+    values["evaluate"] |= {"snapshot": None, "sigma_rel": None, "min_experts": None}
+    if experiment.evaluators.extractor is not None:
+        values["evaluate"]["extractors"] = []
     for training in filter(None, (experts["training"], values["router"]["training"])):
         training |= {"snapshots": [], "power_ema": []}
     for place, own in network_weights(experiment):
@@ -55,18 +59,23 @@ def network_weights(experiment: Experiment) -> Iterator[tuple[str, SettingsWithW
             yield place, variant
 
 
-def require_plain_weights(experiment: Experiment) -> None:
-    """Check folders of public weights that come with an ensemble: neither pickles, which could run code, nor links.
+def require_plain_weights(experiment: Experiment, root: Path) -> None:
+    """Check the public weights of an opened ensemble: no pickles, which could run code, and no links in its folder.
+
+    Args:
+        experiment: Settings of the ensemble.
+        root: Its folder.
 
     Raises:
-        UserError: Weights are missing, a pickle or a link; the message names the file.
+        UserError: Weights are missing, a pickle or behind a link; the message names the file.
     """
     for _, own in network_weights(experiment):
-        if own.weights.folder is None:
-            continue
-        for path in (own.weights.place, *(own.weights.place / name for name in list_files(own))):
-            require(not path.is_symlink(), f"{path}: is a link; refused, copy the file")
-            _refuse_pickle(path)
+        if own.weights.folder is not None and own.weights.place.exists():
+            with checked_reads.open_folder(own.weights.place, root) as opened:
+                for name in os.listdir(opened):
+                    os.close(checked_reads.open_regular(own.weights.place / name, root))
+        for name in list_files(own):
+            _refuse_pickle(own.weights.place / name)
 
 
 def encoder_folder(place: str) -> str:
@@ -107,3 +116,9 @@ def described_encoders(experiment: Experiment) -> list[str]:
         elif variant.pretrained:
             described.append(f"{place}: {variant.name}, SHA-256 {variant.pretrained[0].sha256}")
     return described
+
+
+def is_partition_general(experiment: Experiment) -> bool:
+    """Return True if the partition assigns new images; one of a table would list the samples of the run."""
+    clustering = experiment.cluster.clustering
+    return (getattr(clustering, "fitted_by", None) or clustering).takes_new_samples

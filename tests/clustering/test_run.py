@@ -106,9 +106,12 @@ def published(other, folder):
     experiment = stored_experiment(other)
     folder.mkdir()
     save_arrays(read_arrays(other.output(CLUSTER, "partition.h5")), folder / "partition.safetensors")
-    files = {"partition.safetensors": listed_file(folder / "partition.safetensors"), "x": ListedFile(0, "0" * 64)}
     keys = expert_keys(experiment)
-    networks = {key: PublishedNetwork("x", "fp32", 0, **network_settings(experiment, key)) for key in keys}
+    files = {"partition.safetensors": listed_file(folder / "partition.safetensors")}
+    files |= {key.replace("/", "-"): ListedFile(0, "0" * 64) for key in keys}
+    networks = {
+        key: PublishedNetwork(key.replace("/", "-"), "fp32", 0, **network_settings(experiment, key)) for key in keys
+    }
     values = published_values(experiment, False)
     names = [str(number) for number in range(4)]
     document = EnsembleDocument("hpcddm ensemble 1", "0", "tiny", "", "", ["top-1"], names, networks, [], values, files)
