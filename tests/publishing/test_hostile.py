@@ -81,6 +81,11 @@ CASES: dict[str, tuple[Change, str]] = {
     "an unknown setting": (settings(code="import os"), "code: "),
     "another version of the format": (changed(format="hpcddm ensemble 2"), "format: "),
     "a list": (whole(b"[]"), FILE),
+    "names of classes in a file": (settings(data__class_names="names"), "may name a file"),
+    "two networks in one file": (
+        changed(networks=lambda own: own | {KEY: own[KEY] | {"file": own["train/expert-01"]["file"]}}),
+        "two have the same file",
+    ),
     "no settings": (changed(experiment={}), "cluster.experts"),
     "settings that are a text": (changed(experiment="tiny"), "experiment"),
     "not a number": (settings(evaluate__guidance=float("nan")), "NaN is not JSON"),

@@ -212,3 +212,22 @@ def test_public_weights_are_copied_if_asked_for_and_else_fetched_by_the_reader(t
     assert "encoder: is a link; " in refusal_of(
         helpers.hpcddm("sample", bare, "--prompt", "a", "--output", tmp_path / "x.png")
     )
+
+
+def test_what_unusual_runs_have_is_published(tmp_path):
+    encoder = settings_class("encoders/image", "dinov2")(**networks.dinov2(tmp_path / "dino"))
+    place = {"folder": str(tmp_path / "dino"), "content_hash": content_hash(encoder)}
+    router = {"name": "feature_router", "encoder": encoder.model_dump() | {"weights": place}}
+    changes = {"router__model": router, "router__training": None, "data__filter": "label != 1", "name": "20261130"}
+    run = made_run(tmp_path / "features", **changes)
+    folder = published(run, tmp_path / "whole", "--with-encoders")
+    assert str(tmp_path) not in (folder / "ensemble.json").read_text()
+    assert document(folder)["experiment"]["data"]["filter"] is None and document(folder)["name"] == "20261130"
+    assert (folder / "encoders/router.model.encoder/model.safetensors").exists()
+
+
+def test_a_table_of_clusters_is_not_published(tmp_path):
+    table = {"name": "file", "table": {"file": "clusters.csv", "key": "key"}}
+    (tmp_path / "clusters.csv").write_text("key,cluster\n")
+    folder = published(made_run(tmp_path / "run", cluster__clustering=table), tmp_path / "made")
+    assert not (folder / "partition.safetensors").exists() and "partition" not in (folder / "README.md").read_text()
