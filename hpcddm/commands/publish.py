@@ -72,7 +72,8 @@ def publish(
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ConfigError(f"--output {output}: is not empty; name a new folder")
     left_out = list(dict.fromkeys([*without, *_others(experts, expert_keys(experiment))]))
-    named = strategies.split(",") if strategies else published_units.default_strategies(experiment)
+    asked_for = [name.strip() for name in strategies.split(",")] if strategies else None
+    named = asked_for or published_units.default_strategies(experiment)
     chosen = list(dict.fromkeys(named))
     if not chosen:
         raise ConfigError("--strategies: all strategies of the run read clusters of images; name others, such as top-1")

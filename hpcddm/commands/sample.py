@@ -37,9 +37,8 @@ KEPT_WEIGHTS = {"sigma_rel": "--sigma-rel", "snapshot": "--snapshot"}
 @click.argument("folder", type=PATH, metavar="RUN")
 @click.option(
     "--strategy",
-    default="top-1",
-    show_default=True,
-    help="full, top-2, sample-1, oracle, ..., or one model: expert-N, an extra expert, monolith, student.",
+    help="full, top-2, sample-1, oracle, ..., or one model: expert-N, an extra expert, monolith, student.  [default:"
+    " top-1; of a published ensemble its first one]",
 )
 @click.option(
     "--class",
@@ -62,7 +61,7 @@ KEPT_WEIGHTS = {"sigma_rel": "--sigma-rel", "snapshot": "--snapshot"}
 def sample(
     folder: Path,
     output: Path,
-    strategy: str,
+    strategy: str | None,
     name: str | None,
     prompts: tuple[str, ...],
     num_images: int,
@@ -84,6 +83,8 @@ def sample(
     else:
         experiment = with_absolute_paths(stored_experiment(run), run)
         names = stored_class_names(experiment, run)
+    if strategy is None:
+        strategy = document.strategies[0] if document else "top-1"
     units = units_of_strategy(experiment, strategy, "--strategy")
     _check_request(experiment, name, prompts, is_oracle=EXPERT_LISTS in units)
     classes = [] if name is None else [names[_class_of(name, names)]]

@@ -21,7 +21,7 @@ from hpcddm.loading.ensemble_document import ENCODERS, EnsembleDocument
 from hpcddm.publishing.published_settings import described_encoders
 from hpcddm.runs.files import EVALUATION, METRICS, PUBLISHED_PARTITION
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.unit_keys import REPORT, ROUTER
+from hpcddm.runs.unit_keys import MONOLITH_ARM, REPORT, ROUTER, STUDENT_ARM
 from hpcddm.runs.unit_training import resolve_training
 from hpcddm.stages.evaluation.draw import draw_keys
 
@@ -48,7 +48,9 @@ def write_card(
         copies: Paths of the experts in the layout of diffusers.
     """
     metrics: dict[str, Any] = checked_reads.read_required_json(run.output(REPORT, METRICS))
-    shown = _write_grids(folder, run, experiment, [*metrics["arms"]])
+    # An expert that is left out has drawn parts of the ensemble's samples.
+    arms = [arm for arm in metrics["arms"] if not document.left_out or arm in (MONOLITH_ARM, STUDENT_ARM)]
+    shown = _write_grids(folder, run, experiment, arms)
     metric_columns = [one for one in led_by(metrics["leading_metric"], columns()) if one.key in metrics["floor"]]
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     environment.filters["plain"] = plain

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from torch import nn
 from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import validate
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.errors.printing import printable
 from hpcddm.exchange.signed_folder import ListedFile
 from hpcddm.files import checked_reads, tensors
@@ -100,6 +101,9 @@ class PublishedEnsemble(TrainedModel):
         path, listed = self._folder / name, self.document.files[name]
         try:
             with open(checked_reads.open_regular(path, self._folder), "rb") as file:
+                # A sparse file of terabytes is not hashed.
+                size = os.fstat(file.fileno()).st_size
+                require(size == listed.size, f"{path}: has {size:,} bytes instead of {listed.size:,}; refused")
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except FileNotFoundError:
             raise UserError(f"{path}: is missing; fetch the folder again") from None

@@ -42,6 +42,8 @@ def published_values(experiment: Experiment, has_encoders: bool) -> dict[str, An
         values["evaluate"]["extractors"] = []
     for training in filter(None, (experts["training"], values["router"]["training"])):
         training |= {"snapshots": [], "power_ema": []}
+    # Names of files, folders and columns of the images are nobody else's business.
+    values["data"]["source"] = {"name": "image_folder", "folder": NOT_PUBLISHED}
     for place, own in network_weights(experiment):
         holder = paths.value_at(values, place)["weights"]
         if has_encoders or own.weights.folder is not None:
@@ -74,8 +76,13 @@ def require_plain_weights(experiment: Experiment, root: Path) -> None:
             with checked_reads.open_folder(own.weights.place, root) as opened:
                 for name in os.listdir(opened):
                     os.close(checked_reads.open_regular(own.weights.place / name, root))
-        for name in list_files(own):
-            _refuse_pickle(own.weights.place / name)
+        names = list_files(own)
+        for path in (own.weights.place / name for name in names):
+            _refuse_pickle(path)
+            # An index of parts may name any file.
+            mapped = checked_reads.read_required_json(path).get("weight_map") if path.match("*.index.json") else {}
+            is_inside = isinstance(mapped, dict) and all(part in names for part in map(str, mapped.values()))
+            require(is_inside, f"{path}: names other files than those beside it; refused")
 
 
 def encoder_folder(place: str) -> str:

@@ -77,6 +77,8 @@ def select_units(
         units = units_of_strategy(experiment, strategy, "--strategies")
         if EXPERT_LISTS in units and strategy not in single_models(experiment):
             raise ConfigError(f"--strategies {strategy}: reads clusters of images, which only the run has")
+        if strategy in single_models(experiment) and units[0] in without:
+            raise ConfigError(f"--strategies {strategy}: is left out by --without; name it in one of the two")
         needed |= dict.fromkeys(units)
     networks = [key for key in sorted(needed, key=lambda key: key == ROUTER) if key not in (*without, EXPERT_LISTS)]
     networks += autoencoder_keys(experiment)
@@ -114,7 +116,10 @@ def agreed_terms(run: RunDir, license_id: str | None, terms: str | None) -> tupl
         if text is not None and (len(text) > LINE_LENGTH or not is_harmless(text)):
             raise ConfigError(f"{option}: needs one line of at most {LINE_LENGTH} printable characters")
     contract = run_contract(run)
-    license_id = license_id or (contract.data.license if contract else "")
+    stated = contract.data.license if contract else ""
+    if license_id is not None and stated not in ("", NOT_STATED, license_id):
+        raise ConfigError(f"--license {license_id}: the contract states {stated}; leave this out")
+    license_id = license_id or stated
     agreed = contract.data.terms if contract else NOT_STATED
     if agreed not in ("", NOT_STATED, terms):
         raise UserError(
