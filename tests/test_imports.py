@@ -27,7 +27,6 @@ LATE_FILES = {
     "__init__.py": "opens a run without making `import hpcddm` wait for torch",
     "config/cross_checks.py": "needs numpy for a filter only",
     "clustering/file.py": "its settings are read without its code",
-    "clustering/run.py": "its settings are read without its code",
     "runs/manifest.py": "verifies signatures in a run with a contract only",
     "evaluation/sweep_results/outputs.py": "needs matplotlib for a plot only",
 }

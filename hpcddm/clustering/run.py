@@ -21,6 +21,7 @@ from hpcddm.runs import manifest
 from hpcddm.runs.files import ENSEMBLE, PARTITION, PUBLISHED_PARTITION
 from hpcddm.runs.published_files import is_published, published_file
 from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_keys import CLUSTER
 
 ADVICE = "fetch it again, make it again there, or name another run in cluster.clustering.run"
 
@@ -51,9 +52,6 @@ class RunClusteringSettings(ClusteringSettings):
         Raises `UserError` unless its bytes are those that its manifest or `ensemble.json` states, and those that submit
         filled in.
         """
-        # The settings are read while experiments, which stages need, are still being defined.
-        from hpcddm.runs.unit_keys import CLUSTER
-
         if is_published(Path(self.run)):
             source, (path, stated) = ENSEMBLE, published_file(Path(self.run), PUBLISHED_PARTITION)
         else:

@@ -126,9 +126,9 @@ def network_settings(experiment: Experiment, key: str) -> dict[str, Any]:
     config = training.config if training else None
     objective = config.objective.model_dump(mode="json") if config else None
     described = model.model_dump(mode="json")
-    for holder, key in paths.find_paths(described, type(model)):
+    for holder, place in list(paths.find_paths(described, type(model))):
         # The place of an encoder's weights differs; their hash says which they are.
-        holder |= dict.fromkeys((key, *({"hub", "revision"} & holder.keys())))
+        holder |= dict.fromkeys((place, *({"hub", "revision"} & holder.keys())))
     return {"model": described, "objective": objective}
 
 

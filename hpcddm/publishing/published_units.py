@@ -1,4 +1,4 @@
-"""What is published of a run: strategies, the networks that they need, and terms; whatever forbids it is said here."""
+"""Selection of the parts of a run to publish, with every reason that forbids a publication."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from hpcddm.runs.unit_training import autoencoder_keys, latent_space
 
 @dataclass(frozen=True)
 class Publication:
-    """What is published of a run."""
+    """Selected parts of a run: strategies, the networks that they need, license and terms."""
 
     strategies: Sequence[str]
     units: Sequence[str]
@@ -89,7 +89,7 @@ def select_units(
     for key in networks:
         if key in experts:
             _require_publishable(states, run, key)
-    require_complete(states, run, *(key for key in (*networks, *others)))
+    require_complete(states, run, *networks, *others)
     lists = manifest.read(run.unit(EXPERT_LISTS))
     if lists is None:
         raise UserError(f"{EXPERT_LISTS}: its manifest has gone meanwhile; repeat this")

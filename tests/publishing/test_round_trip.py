@@ -204,6 +204,10 @@ def test_public_weights_are_copied_if_asked_for_and_else_fetched_by_the_reader(t
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
     with pytest.raises(UserError, match=r"weights of clip_text: SHA-256 over .* begins .* and not .*content_hash"):
         hpcddm.open(bare).sample(2, prompts=["a red hat"])
+    (place / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../../../elsewhere.bin"}}))
+    with pytest.raises(UserError, match=r"index.json: names other files than those beside it; refused"):
+        hpcddm.open(bare).sample(2, prompts=["a red hat"])
+    (place / "model.safetensors.index.json").unlink()
     (place / "model.safetensors").rename(place / "pytorch_model.bin")
     with pytest.raises(UserError, match=r"pytorch_model.bin: is a pickle, which could run code; refused"):
         hpcddm.open(bare).sample(2, prompts=["a red hat"])
@@ -231,3 +235,14 @@ def test_a_table_of_clusters_is_not_published(tmp_path):
     (tmp_path / "clusters.csv").write_text("key,cluster\n")
     folder = published(made_run(tmp_path / "run", cluster__clustering=table), tmp_path / "made")
     assert not (folder / "partition.safetensors").exists() and "partition" not in (folder / "README.md").read_text()
+
+
+def test_samples_of_experts_that_are_left_out_are_not_published(tmp_path):
+    run = made_run(tmp_path / "run")
+    whole, part = published(run, tmp_path / "whole"), published(run, tmp_path / "part", "--experts", "0")
+    assert {path.name for path in (whole / "samples").iterdir()} == {"monolith.png", "top-1.png"}
+    assert {path.name for path in (part / "samples").iterdir()} == {"monolith.png"}
+    with open(whole / "calibration.json", "r+b") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(UserError, match="calibration.json: has 1,099,511,627,776 bytes instead of"):
+        hpcddm.open(whole).sample(1, "top-1", classes=[0])
