@@ -114,7 +114,8 @@ run_ranks() {
         code=$?
         cat "$srun_words" >&2
     fi
-    trap : TERM USR1 USR2
+    # A command of Slurm that its TERM ended would lose the exclusion of a node, or the wait.
+    trap '' TERM USR1 USR2
     rm -f "$HPCDDM_STOP_FILE"
 }
 

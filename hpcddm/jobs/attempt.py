@@ -153,7 +153,7 @@ class Attempt:
             exit_code: Exit code of this rank.
         """
         if self.ranks:
-            write_rank_end(self.folder, self.ranks, outcome, reason, exit_code)
+            write_rank_end(self.folder, self.ranks, outcome, reason, exit_code, self.results.get("final", False))
 
     def close(self, outcome: Outcome, reason: str = "", exit_code: int | None = None) -> None:
         """Record the end of the attempt unless it is already recorded; a failed rank also records its own end.

@@ -1,6 +1,5 @@
 """Entry point of every job: `run_unit` completes one unit of one stage, or records why it could not."""
 
-import errno
 import os
 import socket
 import sys
@@ -22,6 +21,7 @@ from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 from hpcddm.files import guarded_writes, nfs_reads
 from hpcddm.jobs import job_environment
 from hpcddm.jobs.attempt import SUPERSEDED, Attempt, Superseded, is_later_attempt
+from hpcddm.jobs.failure_cause import is_final_error
 from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.outcome import Outcome
 from hpcddm.jobs.spec import Spec, read_element_map, read_spec
@@ -40,9 +40,6 @@ from hpcddm.runs.state_seals import output_seal, state_seal
 
 LEAVING_SECONDS = 90
 """Seconds that a new attempt waits for the previous attempt, which may still be saving."""
-
-PERSISTENT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
-"""Errors of a file system that persist in another attempt."""
 
 CHECK_SECONDS = 10
 """Seconds between two checks of one rank per node for a stop request and a later attempt."""
@@ -72,10 +69,10 @@ def run_unit(spec_path: str) -> None:
     stop.install()
     try:
         code = _run(Path(spec_path), stop)
-    except UserError as error:
-        # No attempt exists yet that could record the error.
+    except (OSError, UserError) as error:
+        # No attempt exists that could record the error, or its record cannot be written.
         print(f"error: {printable(error, MAX_LINE_CHARACTERS)}", flush=True)
-        code = error.exit_code
+        code = error.exit_code if isinstance(error, UserError) else 1
     with suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -131,14 +128,12 @@ def _try_to_make(
     except InputsNotReady as error:
         return Outcome.WAITING, str(error), error.exit_code
     except UserError as error:
-        # Another attempt would fail again until the user fixes the error, unless a temporary file error caused it.
-        attempt.results["final"] = (
-            not isinstance(error.__cause__, OSError) or error.__cause__.errno in PERSISTENT_ERRORS
-        )
+        attempt.results["final"] = is_final_error(error)
         return Outcome.FAILED, str(error), error.exit_code
     except BaseException as error:
         with suppress(OSError):
             traceback.print_exc()
+        attempt.results["final"] = is_final_error(error)
         return Outcome.FAILED, printable(f"{type(error).__name__}: {error}".splitlines()[0], MAX_LINE_CHARACTERS), 1
 
 

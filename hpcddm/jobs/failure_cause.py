@@ -1,5 +1,6 @@
 """Cause of a failed attempt, separated from its consequences, from the records of ranks, srun and the kernel."""
 
+import errno
 import os
 import re
 import socket
@@ -10,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hpcddm.errors import UserError
-from hpcddm.files import atomic, checked_reads, nfs_reads
+from hpcddm.files import atomic, checked_reads, guarded_writes, nfs_reads
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.outcome import Outcome
@@ -106,6 +107,11 @@ SRUN_ENDING = re.compile(r"error: (?P<node>\S+): tasks? (?P<ranks>[0-9,-]+): (?P
 SRUN_ENDS_ALL = re.compile("Terminating StepId|CANCELLED AT|Terminating job step|Job step aborted")
 """Pattern of the line after which srun reports ranks that it terminated itself."""
 RANGE = re.compile("([0-9]+)(?:-([0-9]+))?")
+PERSISTENT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
+"""Errors of a file system that persist in another attempt."""
+FULL_DISK = re.compile("No space left on device|Disk quota exceeded|Read-only file system|StorageFull")
+"""Pattern of the persistent errors of a disk in the messages of libraries, which do not raise `OSError`."""
+PROBE_BYTES = 65536
 TAIL_BYTES, MAX_RANKS = 4096, 100_000
 
 
@@ -120,6 +126,8 @@ class RankEnd:
     reason: str
     exit_code: int | None
     time: float
+    final: bool = False
+    """True if another attempt would fail in the same way."""
 
     @property
     def text(self) -> str:
@@ -139,11 +147,45 @@ class Cause:
     """True if a node, srun or the controller ended the attempt, not one of its ranks."""
     nodes: tuple[str, ...] = ()
     """Slurm's lists of the faulty nodes; empty if unknown."""
+    is_final: bool = False
+    """True if another attempt would fail in the same way."""
 
 
-def write_rank_end(folder: Path, ranks: Ranks, outcome: Outcome, reason: str, exit_code: int | None) -> None:
+def is_final_error(error: BaseException) -> bool:
+    """Return True if another attempt would fail in the same way, until the user acts.
+
+    These are the errors that are written for users, unless a temporary error of a file caused them, and all errors of
+    files that persist, in whichever rank, stage or library.
+    """
+    chain: list[BaseException] = [error]
+    while chain[-1].__cause__:
+        chain.append(chain[-1].__cause__)
+    numbers = [each.errno for each in chain if isinstance(each, OSError)]
+    if numbers:
+        return any(number in PERSISTENT_ERRORS for number in numbers)
+    return isinstance(error, UserError) or FULL_DISK.search(str(error)) is not None
+
+
+def write_error(folder: Path) -> OSError | UserError | None:
+    """Return the error on writing a small file into a folder; None if it can be written."""
+    probe = folder / f".probe.{atomic.unique_suffix()}"
+    try:
+        with open(guarded_writes.open_file(probe, os.O_WRONLY | os.O_CREAT), "wb") as file:
+            # Random bytes, because a file system with compression would have room for zeros.
+            file.write(os.urandom(PROBE_BYTES))
+    except (OSError, UserError) as error:
+        return error
+    finally:
+        with suppress(OSError, UserError):
+            guarded_writes.remove(probe)
+    return None
+
+
+def write_rank_end(
+    folder: Path, ranks: Ranks, outcome: Outcome, reason: str, exit_code: int | None, final: bool = False
+) -> None:
     """Write the end of this rank into the attempt's folder; write errors are ignored."""
-    ending = RankEnd(ranks.rank, ranks.local_rank, socket.gethostname(), outcome, reason, exit_code, time.time())
+    ending = RankEnd(ranks.rank, ranks.local_rank, socket.gethostname(), outcome, reason, exit_code, time.time(), final)
     with suppress(OSError, UserError):
         atomic.write_json(folder / f"rank{ranks.rank}.json", asdict(ending), durable=False)
 
@@ -176,6 +218,7 @@ def find_cause(
     output: str = "",
     oom_kills: int = 0,
     down: Sequence[str] = (),
+    write_error: Exception | None = None,
 ) -> Cause | None:
     """Find the cause of a failed attempt.
 
@@ -188,6 +231,7 @@ def find_cause(
         output: Last part of the output files that Slurm wrote for the ranks.
         oom_kills: Number of processes that the kernel killed on the first node because of memory.
         down: Nodes of the attempt that do not respond.
+        write_error: Error on writing into the attempt's folder, which may be why ranks left no record; None for none.
 
     Returns:
         The cause; None if only the exit code is known.
@@ -205,10 +249,13 @@ def find_cause(
     for ending in [ending for ending in lost if OUT_OF_MEMORY.search(ending.how)] + (killed if has_counted else []):
         return Cause(f"out of memory on {ending.node} (rank {ending.rank})", is_memory=True)
     if own_errors and not (killed and killed[0].is_first):
-        return Cause(own_errors[0].text, bool(HOST_MEMORY.search(own_errors[0].reason)))
+        first = own_errors[0]
+        return Cause(first.text, bool(HOST_MEMORY.search(first.reason)), is_final=first.final)
     if down:
         verb = "does" if len(down) == 1 else "do"
         return Cause(f"{', '.join(down)} {verb} not respond", is_outside=True, nodes=tuple(down))
+    if write_error:
+        return Cause(f"the ranks could leave no record: {write_error}", is_final=is_final_error(write_error))
     for ending in killed:
         return Cause(
             f"out of memory on {ending.node}, it seems: rank {ending.rank} was killed without a word", is_memory=True
@@ -221,6 +268,13 @@ def find_cause(
     if failed:
         return Cause(failed[0].text)
     return outside_cause(srun, is_first=not endings and not any(ending.is_first for ending in _endings(srun)))
+
+
+def first_exit_code(srun: str) -> int | None:
+    """Return the exit code of the rank that ended first, according to srun; None without one."""
+    codes = (re.search("[Ee]xit(?:ed with exit)? code ([0-9]+)", ending.how) for ending in _endings(srun))
+    match = next(codes, None)
+    return int(match[1]) if match else None
 
 
 def oom_kills(cgroups: Path = Path("/sys/fs/cgroup"), own_group: Path = Path("/proc/self/cgroup")) -> int:

@@ -8,7 +8,7 @@ from hpcddm.jobs.attempt_records import AttemptRecord
 from hpcddm.jobs.failure_cause import Cause
 from hpcddm.jobs.nodes import Node
 from hpcddm.jobs.outcome import Outcome
-from hpcddm.jobs.stopping import ALLOCATION_ENDS
+from hpcddm.jobs.stopping import ALLOCATION_ENDS, EXIT_CODE
 
 EARLY_SECONDS = 60
 """Seconds by which Slurm may send the signal before the time limit too early."""
@@ -72,7 +72,9 @@ class JobEnd:
             return True
         if self.is_out_of_time(last):
             return False
-        return last.outcome == Outcome.STOPPED or self.code in SIGNAL_CODES or self.is_preempted
+        # A rank that was told to stop leaves so while it waits for the others, which srun then ends.
+        is_abandoned = self.code == EXIT_CODE and last.outcome is None
+        return last.outcome == Outcome.STOPPED or self.code in SIGNAL_CODES or self.is_preempted or is_abandoned
 
     def is_by_slurm(self, last: AttemptRecord) -> bool:
         """Return True if a node, srun or the controller ended the attempt, not a rank or a user.

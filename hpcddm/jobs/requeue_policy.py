@@ -9,6 +9,7 @@ the user. With 'update' instead of a decision they only add a remark; with 'wait
 """
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -24,15 +25,24 @@ from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 from hpcddm.files import atomic, guarded_writes, nfs_reads
 from hpcddm.jobs.attempt import RESERVE, VERDICT, is_later_attempt, submission_of
 from hpcddm.jobs.attempt_records import AttemptRecord, read_record, read_records
-from hpcddm.jobs.failure_cause import Cause, find_cause, oom_kills, outside_cause, read_tails
+from hpcddm.jobs.failure_cause import (
+    Cause,
+    find_cause,
+    first_exit_code,
+    oom_kills,
+    outside_cause,
+    read_tails,
+    write_error,
+)
 from hpcddm.jobs.job_end import JobEnd, parse_job
 from hpcddm.jobs.job_environment import Allocation, Ranks, current_allocation, slurm_owner
-from hpcddm.jobs.node_faults import MAX_FAULTS, avoid_nodes
+from hpcddm.jobs.node_faults import MAX_FAULTS, avoid_nodes, wait_seconds
 from hpcddm.jobs.nodes import Node, hostnames, parse_nodes
 from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.outcome import NEEDS_USER, HookEvent, Outcome
 from hpcddm.jobs.resource_requests import parse_request, raise_request
 from hpcddm.jobs.spec import Spec, journal_name, read_element_map, read_spec
+from hpcddm.jobs.stopping import EXIT_CODE as ABANDONED
 from hpcddm.runs import group_permissions, training_states
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
@@ -40,6 +50,8 @@ from hpcddm.runs.unit_keys import REPORT, TABLE
 
 FRUITLESS = 3
 """Number of attempts in a row without progress after which a unit gives up."""
+UNRECORDED = re.compile("unrecorded-attempts:([0-9]{1,3})")
+"""Pattern of a job's comment: the number of its last attempts in a row that could not be recorded."""
 UPDATE = "update"
 WAIT = "wait"
 LAST_UNITS = (REPORT, TABLE)
@@ -94,7 +106,8 @@ def main() -> None:
             spec, run, tried, ending, [place.stop for place in (run, home) if nfs_reads.exists(place.stop)]
         )
     if is_own:
-        _record(tried[-1], ending, granted.started, verdict)
+        refusal = _record(tried[-1], ending, granted.started, verdict)
+        verdict = limit_unrecorded(verdict, refusal, logs, str(ending.job.get("Comment", "")))
     reason = printable(verdict.reason, MAX_LINE_CHARACTERS).replace("|", "/")
     print(verdict.decision, _event(verdict.decision, name), name, verdict.changes, reason, sep="|")
 
@@ -109,9 +122,12 @@ def _ending(code: int, text: str, granted: Allocation, spec: Spec) -> JobEnd:
 
 def _explained(ending: JobEnd, last: AttemptRecord, map_path: Path, granted: Allocation) -> JobEnd:
     """Add the cause of the end and the faulty nodes."""
-    cause = _cause(last, map_path, granted, ending.nodes)
+    srun = read_tails([map_path.parent / f"{granted.job}.{granted.restart}.srun"], 0.0)
+    cause = _cause(last, srun, map_path, granted, ending.nodes)
     faulty = [name for listed in (cause.nodes if cause else ()) for name in _names(listed)]
-    return replace(ending, cause=cause, faulty=tuple(dict.fromkeys(faulty)))
+    # srun returns the largest exit code; that of the rank that left first says why the others were ended.
+    code = ABANDONED if first_exit_code(srun) == ABANDONED else ending.code
+    return replace(ending, code=code, cause=cause, faulty=tuple(dict.fromkeys(faulty)))
 
 
 def _names(listed: str) -> list[str]:
@@ -159,9 +175,8 @@ def _verdict(spec: Spec, run: RunDir, tried: list[AttemptRecord], ending: JobEnd
     return Verdict(decision, reason, memory_gb=advised)
 
 
-def _cause(last: AttemptRecord, map_path: Path, granted: Allocation, nodes: Sequence[Node]) -> Cause | None:
+def _cause(last: AttemptRecord, srun: str, map_path: Path, granted: Allocation, nodes: Sequence[Node]) -> Cause | None:
     """Find the cause of the failure from the records of ranks, srun, kernel and controller."""
-    srun = read_tails([map_path.parent / f"{granted.job}.{granted.restart}.srun"], 0.0)
     if last.outcome == Outcome.STOPPED:
         return outside_cause(srun)
     if last.outcome not in (None, Outcome.FAILED):
@@ -169,7 +184,7 @@ def _cause(last: AttemptRecord, map_path: Path, granted: Allocation, nodes: Sequ
     output = read_tails(list(map_path.parent.glob(f"{granted.job}_*.out")), granted.started)
     own = _names(granted.node_list)
     down = [node.name for node in nodes if node.is_down and node.name in own]
-    return find_cause(last.folder, None, srun, output, oom_kills(), down)
+    return find_cause(last.folder, None, srun, output, oom_kills(), down, write_error(last.folder))
 
 
 def _remark(record: AttemptRecord | None, remark: str) -> None:
@@ -184,22 +199,56 @@ def _owner(record: AttemptRecord) -> str:
 
 
 def _late_record(logs: Path, owner: str, granted: Allocation) -> AttemptRecord:
-    """Open an attempt for a job whose ranks never opened one; on a full disk return an empty record."""
+    """Open an attempt for a job whose ranks never opened one; on an error return an empty record with it."""
     try:
         attempt = open_attempt(logs, Ranks(0, 0, 1, 1, owner), granted.record())
-    except (OSError, UserError):
-        return AttemptRecord(0, logs)
+    except (OSError, UserError) as error:
+        return AttemptRecord(0, logs, file_errors=(str(error),))
     return read_record(attempt.number, attempt.folder)
 
 
-def _record(record: AttemptRecord, ending: JobEnd, started: float, verdict: Verdict) -> None:
+def _record(record: AttemptRecord, ending: JobEnd, started: float, verdict: Verdict) -> str:
+    """Record the verdict; return the error if that fails, else ''."""
+    if not record.number:
+        return record.file_errors[0]
     content: dict[str, Any] = {"decision": verdict.decision, "reason": verdict.reason, "exit_code": ending.code}
     content |= {"memory_gb": verdict.memory_gb} if verdict.memory_gb else {}
     content |= {**ending.cause_fields(record), "nodes": list(ending.faulty), "started": started, "ended": time.time()}
-    # On a full disk the decision counts, not its record.
-    with suppress(OSError, UserError):
+    try:
         guarded_writes.remove(record.folder / RESERVE)
         atomic.write_json(record.folder / VERDICT, content)
+    except (OSError, UserError) as error:
+        return str(error)
+    return ""
+
+
+def limit_unrecorded(verdict: Verdict, refusal: str, logs: Path, comment: str) -> Verdict:
+    """Let a unit whose attempts cannot be recorded wait longer each time, and give up after `FRUITLESS` in a row.
+
+    The comment of the job counts these attempts, because the run cannot.
+
+    Args:
+        verdict: Decision on the last attempt.
+        refusal: Error on recording it; '' if it is recorded.
+        logs: Folder of the unit's logs.
+        comment: Comment of the job.
+    """
+    match = UNRECORDED.fullmatch(comment)
+    if verdict.decision not in (Outcome.REQUEUE, Outcome.RESUBMIT) or not (refusal or match):
+        return verdict
+    is_resubmit = verdict.decision == Outcome.RESUBMIT
+    if not refusal:
+        # A resubmitted job has no comment of the earlier one.
+        return verdict if is_resubmit else replace(verdict, changes=f"{verdict.changes} Comment=".strip())
+    count = int(match[1]) + 1 if match else 1
+    if count >= FRUITLESS:
+        text = f"{count} attempts in a row could leave no record below {logs} ({refusal})"
+        reason = f"{text}; make that folder writable, or room on its disk; the last one: {verdict.reason}"
+        return Verdict(Outcome.GAVE_UP, reason)
+    written, seconds = f"unrecorded-attempts:{count}", wait_seconds(count + 1)
+    more = f"--comment={written} --begin=now+{seconds}" if is_resubmit else f"Comment={written} StartTime=now+{seconds}"
+    reason = f"{verdict.reason}; it could leave no record ({refusal}); it waits {seconds} s"
+    return replace(verdict, changes=f"{verdict.changes} {more}".strip(), reason=reason)
 
 
 def decide_requeue(
@@ -222,7 +271,7 @@ def decide_requeue(
     reason = ending.cause.reason if ending.cause else str(message)
     if last.ended_well:
         return Outcome.COMPLETE, ""
-    if last.ended.get("final"):
+    if last.ended.get("final") or (ending.cause and ending.cause.is_final):
         return Outcome.FAILED, reason
     if ending.is_withdrawn:
         return Outcome.CANCELLED, "by hpcddm cancel"

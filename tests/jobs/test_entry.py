@@ -1,5 +1,6 @@
 """What one process records of its unit, with a stage that does as it is told; and where libraries keep their caches."""
 
+import json
 import os
 import stat
 import subprocess
@@ -67,6 +68,25 @@ def test_only_rank_0_says_that_a_unit_is_complete_or_stopped(ended):
 )
 def test_rank_0_says_so_and_every_rank_says_why_it_failed(ended, result, rank, end):
     assert ended(result, rank=rank) == (int(end[0] == "failed"), end)
+
+
+FULL, GONE = OSError(28, "No space left on device"), OSError(116, "Stale file handle")
+ENDINGS = [
+    (FULL, True),
+    (PermissionError(13, "Permission denied", "/data"), True),
+    (RuntimeError("SafetensorError: IoError: No space left on device (os error 28)"), True),
+    (GONE, False),
+    (RuntimeError("no luck"), False),
+    (UserError("no luck"), True),
+]
+
+
+@pytest.mark.parametrize("stage", ["train", "draw"])
+@pytest.mark.parametrize(("error", "is_final"), ENDINGS)
+def test_the_cause_decides_about_another_attempt_and_not_the_stage(ended, tmp_path, error, is_final, stage):
+    ended(error, stage=stage)
+    record = next((tmp_path / "run/logs").rglob("ended.json"))
+    assert json.loads(record.read_text())["final"] == is_final
 
 
 ODD_RESOURCES = [

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from hpcddm.jobs import failure_cause
-from hpcddm.jobs.failure_cause import TAIL_BYTES, find_cause, oom_kills, read_tails, write_rank_end
+from hpcddm.jobs.failure_cause import TAIL_BYTES, find_cause, oom_kills, read_tails, write_error, write_rank_end
 from hpcddm.jobs.job_environment import Ranks
 
 PEER = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:55440"
@@ -164,3 +164,9 @@ def test_only_the_ends_of_files_are_read_and_nothing_but_files(tmp_path):
 def test_ranks_that_no_job_has_are_not_counted(tmp_path):
     srun = "srun: error: n1: tasks 0-99999999999,-7: Killed"
     assert find_cause(tmp_path, 4, srun) is not None
+
+
+def test_a_folder_that_takes_no_file_says_why(tmp_path):
+    assert write_error(tmp_path) is None and list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    assert "file" in str(write_error(tmp_path / "file")) and [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -230,9 +230,31 @@ def test_progress_in_between_starts_the_count_anew(unit):
 PROGRESS = [(0, None), (0, None), (0, 64), (64, None), (64, None), (64, None)]
 
 
-@pytest.mark.parametrize(("ended", "code"), [(STOPPED, 0), (None, 140), (None, 143)])
-def test_who_is_ended_from_outside_before_its_first_step_does_not_count(unit, ended, code):
-    assert {unit.attempt(ended, code=code)[0] for _ in range(2 * FRUITLESS)} == {"requeue"}
+LEFT = "srun: error: h1: task 1: Exited with exit code 75\nsrun: error: h1: task 0: Killed\n"
+"""Messages of srun about a rank that was told to stop while it waited for rank 0."""
+
+
+@pytest.mark.parametrize(
+    ("ended", "code", "srun"), [(STOPPED, 0, ""), (None, 140, ""), (None, 143, ""), (None, 137, LEFT)]
+)
+def test_who_is_ended_from_outside_before_its_first_step_does_not_count(unit, ended, code, srun):
+    assert {unit.attempt(ended, code=code, srun=srun)[0] for _ in range(2 * FRUITLESS)} == {"requeue"}
+
+
+def test_an_error_that_persists_ends_the_unit_whichever_rank_meets_it_and_whoever_records_first(unit):
+    own = unit.open_attempt(0)
+    own.ranks = Ranks(1, 1, 2, 1, own.owner)
+    own.results["final"] = True
+    own.report(Outcome.FAILED, "OSError: [Errno 28] No space left on device", 1)
+    decision, _, reason = unit.attempt()
+    assert (decision, "No space left" in reason) == ("failed", True)
+
+
+def test_ranks_that_a_full_disk_silenced_are_not_said_to_have_lacked_memory(unit):
+    unit.open_attempt(0)
+    with mock.patch.object(requeue_policy, "write_error", return_value=OSError(28, "No space left on device")):
+        decision, _, reason = unit.attempt(code=137, srun="srun: error: h1: task 0: Killed\n")
+    assert (decision, "memory" in reason, "No space left" in reason) == ("failed", False, True)
 
 
 def expired(node):
@@ -326,3 +348,45 @@ def test_earlier_submissions_do_not_count(unit):
     for number in range(FRUITLESS):
         unit.open_attempt(number, token="aaaaaaaaaaaa")
     assert unit.attempt(CRASHED, begun=0)[0] == "requeue"
+
+
+@pytest.mark.parametrize(("way", "flag"), [("scontrol", "Comment="), ("resubmit", "--comment=")])
+def test_attempts_that_an_ill_disk_does_not_record_wait_longer_and_end(tmp_path, way, flag, monkeypatch):
+    unit, ill = Unit(tmp_path, requeue=way), OSError(5, "Input/output error")
+    monkeypatch.setattr(requeue_policy, "open_attempt", mock.Mock(side_effect=ill))
+    monkeypatch.setattr(requeue_policy, "write_error", lambda folder: ill)
+    comments, waits = ["(null)"], []
+    for _ in range(FRUITLESS - 1):
+        decision, event, reason = unit.attempt(job=f"{RUNNING} Comment={comments[-1]}")
+        assert (decision, event) == ("requeue" if way == "scontrol" else way, "")
+        assert "could leave no record" in reason
+        words = dict(word.lstrip("-").split("=", 1) for word in unit.changes.split())
+        comments.append(words[flag.strip("-=")])
+        waits.append(words["StartTime" if way == "scontrol" else "begin"])
+    assert waits == ["now+15", "now+30"]
+    decision, event, reason = unit.attempt(job=f"{RUNNING} Comment={comments[-1]}")
+    assert (decision, event) == ("gave up", "stopped")
+    assert f"{FRUITLESS} attempts in a row" in reason and str(unit.run.logs(KEY)) in reason
+
+
+@pytest.mark.parametrize("way", ["scontrol", "resubmit"])
+def test_a_unit_whose_attempts_can_never_be_recorded_ends_at_once_with_the_folder(tmp_path, way):
+    unit = Unit(tmp_path, requeue=way)
+    unit.run.logs(KEY).parent.mkdir(parents=True)
+    # To root, a file in its place is what a folder without permission is to others.
+    unit.run.logs(KEY).touch()
+    decision, event, reason = unit.attempt()
+    assert (decision, event, str(unit.run.logs(KEY)) in reason) == ("failed", "stopped", True)
+
+
+def test_a_recorded_attempt_ends_the_count_of_those_without_a_record(unit):
+    decision, _, _ = unit.attempt(CRASHED, job=f"{RUNNING} Comment=unrecorded-attempts:2")
+    assert (decision, unit.changes) == ("requeue", "Comment=")
+    decision, _, reason = unit.attempt(CRASHED, job=f"{RUNNING} Comment=mine")
+    assert (decision, unit.changes) == ("requeue", "")
+
+
+def test_a_verdict_that_cannot_be_written_counts_too(unit):
+    (unit.open_attempt(0).folder / VERDICT).mkdir()
+    decision, _, reason = unit.attempt(job=f"{RUNNING} Comment=unrecorded-attempts:2")
+    assert (decision, "could leave no record" in reason) == ("gave up", True)

@@ -17,7 +17,7 @@ from hpcddm.config.site import Resources
 from hpcddm.errors import UserError
 from hpcddm.files import tensors
 from hpcddm.jobs.attempt import Superseded
-from hpcddm.jobs.entry import PERSISTENT_ERRORS
+from hpcddm.jobs.failure_cause import PERSISTENT_ERRORS
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.runs import training_states
