@@ -172,7 +172,8 @@ def _wasted(record: AttemptRecord, later: list[AttemptRecord]) -> float:
     continued = next((images for images in following if images is not None), None)
     if continued is None:
         # No later attempt yet: the saved part will not be computed again.
-        continued = (record.beat.saved_images if record.beat else None) or first
+        saved = [record.ended.get("images"), record.beat.saved_images if record.beat else None, first]
+        continued = max(number for number in saved if number is not None)
     return min(max((last - continued) / (last - first), 0.0), 1.0)
 
 

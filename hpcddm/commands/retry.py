@@ -19,7 +19,7 @@ from hpcddm.launch.decision import Decision
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.submission import active_units, decide_units
 from hpcddm.loading.content_hashes import with_content_hashes
-from hpcddm.loading.last_command import stored_command
+from hpcddm.loading.last_command import last_site_file, stored_command
 from hpcddm.pipeline.unit_graph import needed_by, plan_units
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
@@ -31,7 +31,7 @@ from hpcddm.runs.unit_keys import CATALOG
 @RUN
 @click.argument("units", nargs=-1, metavar="[STAGE[/UNIT]]...")
 @click.option("--resource", "resources", multiple=True, metavar="NAME=VALUE", help="For these units, e.g. minutes=120.")
-@click.option("--site", "site_name", help="A site's name or YAML file. Default: the site as you last used it here.")
+@click.option("--site", "site_name", help="A site's name or YAML file. Default: the one that you last used here.")
 @TRUST
 def retry(
     run: RunDir,
@@ -51,9 +51,7 @@ def retry(
     """
     experiment = with_absolute_paths(stored_experiment(run), run)
     named = matching_units(run.root, units, [unit.key for unit in plan_units(experiment)])
-    site, parts = (
-        (load_site(site_name), None) if site_name else trusted_site_and_template(_last_site(run), run, trust_run)
-    )
+    site, parts = (load_site(site_name), None) if site_name else _last_site_and_template(run, trust_run)
     # The user may have fixed the images, or a file that the experiment names.
     experiment = with_content_hashes(experiment, run)
     selected = set(named or (key for submission in Journal(run.journal).submissions() for key in submission.units))
@@ -81,6 +79,21 @@ def retry(
     if until and not needed_by(until, plan_units(experiment)).issuperset(failed):
         until = None
     return submit_missing(experiment, site, run, only=failed, parts=parts, until=until)
+
+
+def _last_site_and_template(run: RunDir, trust_run: bool) -> tuple[Site, dict[str, str]]:
+    """Return site and template of the last submission; the site as its file is now, if the user has repaired it."""
+    site, parts = trusted_site_and_template(_last_site(run), run, trust_run)
+    path = last_site_file(run)
+    repaired = load_site(str(path)) if path else site
+    # Earlier retries have changed the resources of single units.
+    kept = {key: values for key, values in site.stages.items() if "/" in key and key not in repaired.stages}
+    repaired = repaired.model_copy(update={"stages": repaired.stages | kept})
+    is_same = repaired.model_dump(mode="json") == site.model_dump(mode="json")
+    if repaired.name != site.name or is_same:
+        return site, parts
+    echo(f"{path} has changed since the last submission, and counts as it is now")
+    return repaired, parts
 
 
 def _last_site(run: RunDir) -> str:

@@ -133,9 +133,10 @@ class AttemptRecord:
 
     @property
     def images(self) -> float | None:
-        """Number of images processed at the end or at the last heartbeat; None if unknown."""
-        last = self.ended.get("images")
-        return last if last is not None else self.beat.done if self.beat and self.beat.total else None
+        """Number of images processed, by the record of the end and the last heartbeat; None if unknown."""
+        # A failed attempt records the images of its last saved state, and its heartbeat those since.
+        known = [self.ended.get("images"), self.beat.done if self.beat and self.beat.total else None]
+        return max((number for number in known if number is not None), default=None)
 
 
 def read_records(logs: Path) -> list[AttemptRecord]:

@@ -85,6 +85,15 @@ def last_site(run: RunDir) -> str | None:
     return str(Path(typed.folder, name)) if is_file_path(name) else name
 
 
+def last_site_file(run: RunDir) -> Path | None:
+    """Return the site file of the user's own last command for a run, which may have been repaired; None if unknown."""
+    name, typed = last_site(run), stored_command(run)
+    if name is None or typed is None:
+        return None
+    path = Path(name) if is_file_path(name) else Path(typed.folder, "slurm/sites", f"{name}.yaml")
+    return path if path.is_file() and trusted_submissions.belongs_to_user(path) else None
+
+
 def submitted_folder(run: RunDir) -> RunDir:
     """Return the folder that is submitted: that of the sweep for one of its settings, else the run itself."""
     home = RunDir(run.root.resolve().parent)

@@ -165,6 +165,9 @@ def test_a_running_attempt_counts_up_to_now_and_wastes_nothing(run):
     assert "1 attempts still run" in hpcddm("cost", run.root, "--records").stdout
 
 
+BEGUN = {"first_step": {"images": 0}}
+
+
 @pytest.mark.parametrize(
     "files, wasted",
     [
@@ -174,6 +177,8 @@ def test_a_running_attempt_counts_up_to_now_and_wastes_nothing(run):
         ({"first_step": {"images": 10}, "ended": {"outcome": "failed", "images": 10}}, 1.0),
         ({"first_step": {"images": 0}, "heartbeat": beat(80, age=900, saved=60)}, 0.25),
         ({"first_step": {"images": 0}, "heartbeat": beat(80, age=900)}, 1.0),
+        (BEGUN | {"heartbeat": beat(80, saved=60), "ended": {"outcome": "failed", "images": 60}}, 0.25),
+        (BEGUN | {"heartbeat": beat(80, saved=60), "ended": {"outcome": "stopped", "images": 96}}, 0.0),
     ],
 )
 def test_what_led_to_nothing_is_wasted(run, files, wasted):
@@ -187,6 +192,14 @@ def test_the_images_of_an_attempt_that_nobody_continued_at_once_are_compared_wit
     write_attempt(run, EXPERT, 2, ended={"outcome": "failed"})
     write_attempt(run, EXPERT, 3, first_step={"images": 50}, ended={"outcome": "complete", "images": 128})
     assert [one["wasted"] for one in attempts(run)] == [0.5, 1.0, 0.0]
+
+
+def test_what_a_failed_attempt_had_not_saved_is_wasted_though_it_recorded_its_end(run):
+    write_attempt(
+        run, EXPERT, 1, **BEGUN, heartbeat=beat(80, age=900, saved=60), ended={"outcome": "failed", "images": 60}
+    )
+    write_attempt(run, EXPERT, 2, first_step={"images": 60}, ended={"outcome": "complete", "images": 128})
+    assert [one["wasted"] for one in attempts(run)] == [0.25, 0.0]
 
 
 def test_the_table_has_a_line_for_each_attempt_and_one_for_the_unit(run, requeued):

@@ -8,6 +8,7 @@ import pytest
 from hpcddm.commands import retry as command
 from hpcddm.launch.script_template import store_parts, stored_parts, user_parts
 from hpcddm.launch.submission import store_site
+from hpcddm.loading.last_command import SubmitCommand, store_command
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
@@ -60,6 +61,22 @@ def test_it_follows_the_template_of_the_submission_from_every_folder(run, queue,
     said = retry(run)
     assert "slurm/python_env.sh.j2 here is another one, which hpcddm submit would take" in said
     assert queue.template_parts == OWN
+
+
+def test_a_repaired_site_file_counts_and_what_earlier_retries_changed_is_kept(run, queue, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    site = queue.site.model_dump(mode="json")
+    (tmp_path / "mine.yaml").write_text(json.dumps(site | {"setup": ["module load wrong"]}))
+    store_command(SubmitCommand(["tiny", "--site", "mine.yaml"], str(tmp_path)), run)
+    retry(run, "--resource", "minutes=120")
+    queue.submitted.clear()
+    (tmp_path / "mine.yaml").write_text(json.dumps(site | {"setup": ["module load right"]}))
+    monkeypatch.chdir("/")
+    said = retry(run)
+    assert f"{tmp_path}/mine.yaml has changed since the last submission" in said
+    assert json.loads(run.site(queue.site.name).read_text())["setup"] == ["module load right"]
+    assert {array.resources.minutes for array in queue.submitted if EXPERT in array.keys} == {120}
+    assert "has changed" not in retry(run)
 
 
 def test_in_the_folder_of_the_run_its_own_files_are_no_word_of_the_users(run, queue, monkeypatch, tmp_path):
