@@ -1,9 +1,7 @@
 """The verb plan: what an experiment will cost at a site, before anything is submitted."""
 
 import json
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +11,10 @@ from hpcddm.commands.expert_costs import cost_line, expert_costs, override_lines
 from hpcddm.commands.options import EXPERIMENT, JSON, OVERRIDES, RUN_DIR, SITE
 from hpcddm.commands.terminal import make_table, print_table
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.site import Resources, Site
+from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
 from hpcddm.errors.printing import echo
 from hpcddm.evaluation.result_warnings import few_images_warning
-from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.launch.checks import disk_estimates
 from hpcddm.launch.checks.disk_estimates import format_bytes
 from hpcddm.launch.checks.gpu_requests import gpu_remarks
@@ -25,20 +22,16 @@ from hpcddm.launch.load_site import load_site
 from hpcddm.loading.content_hashes import add_remedy, with_tar_counts
 from hpcddm.loading.run_defaults import load_for_run
 from hpcddm.pipeline.stage import DiskSpace
-from hpcddm.pipeline.unit_graph import STAGES, kind_of, plan_units
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest, passed_over
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.unit_keys import MONOLITH
 from hpcddm.runs.unit_training import images_per_step
 
 if TYPE_CHECKING:
-    from hpcddm.commands.planning.costs import UnitCosts
     from hpcddm.commands.planning.planned_collection import PlannedCollection
-    from hpcddm.commands.planning.timing import CostEstimate
+    from hpcddm.commands.planning.stage_rows import StageRow
 
-SHARD = "shard"
-"""Stage that indexes the images."""
 LEGEND = (
     "columns   nodes x ranks, CPUs, GPUs: of one unit; FLOPs, CPU-h, GPU-h, bytes, files: of all units of the stage",
     "          a unit takes: the longest one; slots: jobs in a row that it needs, each within the site's time limit",
@@ -47,31 +40,6 @@ LEGEND = (
 """Meanings of the table's columns."""
 SAMPLES_IN_A_TAR = 10_000
 """Samples that img2dataset puts into a tar by default."""
-
-
-@dataclass(frozen=True)
-class StageRow:
-    """Units of one stage and one shape; None means unknown."""
-
-    stage: str
-    units: int
-    nodes: int
-    ranks_per_node: int
-    cpus_per_rank: int
-    gpus_per_node: int
-    flops: int | None
-    """FLOPs of all units together."""
-    unit_hours: float | None
-    """Hours of the longest unit."""
-    cpu_hours: float | None
-    gpu_hours: float | None
-    slots: int | None
-    """Number of jobs in a row that the longest unit needs, at the site's time limit."""
-    bytes_kept: int
-    bytes_working: int
-    files: int
-    time_source: str
-    time_detail: str
 
 
 @click.command()
@@ -139,15 +107,16 @@ def print_plan(
     units = [unit for unit in plan_units(experiment) if unit.site in (None, site.name)]
     # Torch takes its seconds to import, and no other verb of the login node waits for it.
     from hpcddm.commands.planning.costs import UnitCosts
+    from hpcddm.commands.planning.stage_rows import restarting_units, stage_rows
     from hpcddm.commands.planning.training_memory import memory_line, predict_for_units
 
     costs = UnitCosts(experiment, counts)
-    rows, images, estimates = _rows(units, costs, site, run, speed)
+    rows, images, estimates = stage_rows(units, costs, site, run, speed)
     experts = expert_costs(experiment, run, site, estimates) if assume is None else []
     missing = [unit for unit in units if manifest.read_if_usable(run.unit(unit.key)) is None]
     idle = gpu_remarks(site, [unit.key for unit in units], experiment)
     numbers, in_memory = override_lines(experiment), predict_for_units([unit.key for unit in units], costs, site)
-    warning = few_images_warning(experiment)
+    warning, cut = few_images_warning(experiment), restarting_units(rows, site)
     left_out = disk_estimates.count_passed_over(experiment, run) if assume is None else {}
     total = _total(rows, disk_estimates.still_needed(missing, experiment, site, run, counts), run)
     if as_json:
@@ -161,6 +130,7 @@ def print_plan(
             "experts": [asdict(cost) for cost in experts],
             "own_numbers": numbers,
             "few_images": warning,
+            "cut_short": cut,
             "passed_over": left_out,
             "memory": [asdict(own) for own in in_memory],
         }
@@ -174,7 +144,7 @@ def print_plan(
     lines = [f"passed over   {line}" for line in passed_over.count_lines(left_out)]
     lines += [f"clusters  {cost_line(experts)}"] if experts else []
     lines += [f"override  {text}" for text in numbers]
-    lines += [f"warning   {warning}"] if warning else []
+    lines += [f"warning   {text}" for text in (warning, *cut) if text]
     lines += [f"GPUs      {text}" for text in idle]
     for line in [*lines, *(f"memory    {memory_line(own)}" for own in in_memory)]:
         echo(line)
@@ -198,78 +168,7 @@ def _assumed(experiment: Experiment, text: str) -> tuple[Experiment, dict[str, i
     return experiment, counts
 
 
-def _rows(
-    units: list[PlannedUnit], costs: "UnitCosts", site: Site, run: RunDir, speed: float | None
-) -> tuple[list[StageRow], "PlannedCollection", dict[str, "CostEstimate"]]:
-    from hpcddm.commands.planning.benchmark import Benchmark
-    from hpcddm.commands.planning.planned_collection import plan_collection
-    from hpcddm.commands.planning.timing import TimeEstimator
-
-    experiment, counts = costs.experiment, costs.workload.counts
-    groups: dict[tuple[str, Resources], list[PlannedUnit]] = {}
-    for unit in units:
-        name = unit.key if unit.key == MONOLITH or unit.key in STAGES[unit.stage].other_kinds else unit.stage
-        groups.setdefault((name, site.resources_for(*unit.key.split("/"))), []).append(unit)
-    rows: list[StageRow] = []
-    by_key: dict[str, CostEstimate] = {}
-    with Benchmark(experiment) as benchmark:
-        clock = TimeEstimator(costs, benchmark, run, site.scheduler == "local", speed)
-        for (name, resources), group in groups.items():
-            siblings = [unit.key for unit in units if kind_of(unit.key) is kind_of(group[0].key)]
-            estimates = [clock.estimate(unit.key, siblings, resources) for unit in group]
-            by_key |= {unit.key: estimate for unit, estimate in zip(group, estimates, strict=True)}
-            slots = [_slots(estimate.seconds, resources, site) for estimate in estimates]
-            needs = [
-                disk_estimates.estimate_unit(unit, experiment, site, counts, many or 1)
-                for unit, many in zip(group, slots, strict=True)
-            ]
-            rows.append(_row(name, resources, estimates, slots, sum(needs, DiskSpace())))
-        index = next(row for row in rows if row.stage == SHARD)
-        tars = plan_collection(experiment, counts, site, benchmark, (index.units, index.unit_hours), index.bytes_kept)
-    return rows, tars, by_key
-
-
-def _slots(seconds: float | None, resources: Resources, site: Site) -> int | None:
-    """Compute the number of jobs in a row that a unit needs; None without a time limit, or without an estimate."""
-    if site.scheduler != "slurm" or seconds is None:
-        return None
-    usable = 60 * resources.minutes - site.signal_lead_seconds
-    if usable <= 0:
-        raise ConfigError(
-            f"site {site.name}: minutes: {resources.minutes} do not exceed signal_lead_seconds,"
-            f" {site.signal_lead_seconds}; no job could make a step"
-        )
-    return max(math.ceil(seconds / usable), 1)
-
-
-def _row(
-    name: str, resources: Resources, estimates: Sequence[Any], slots: Sequence[int | None], need: DiskSpace
-) -> StageRow:
-    of_each = [None if estimate.seconds is None else estimate.seconds / 3600 for estimate in estimates]
-    hours = _together(sum, of_each)
-    return StageRow(
-        stage=name,
-        units=len(estimates),
-        **resources.model_dump(include={"nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_node"}),
-        flops=_together(sum, [estimate.flops for estimate in estimates]),
-        unit_hours=_together(max, of_each),
-        cpu_hours=None if hours is None else hours * resources.ranks * resources.cpus_per_rank,
-        gpu_hours=None if hours is None else hours * resources.nodes * resources.gpus_per_node,
-        slots=_together(max, slots),
-        bytes_kept=need.kept,
-        bytes_working=need.working,
-        files=need.files,
-        time_source=estimates[0].source,
-        time_detail=estimates[0].detail,
-    )
-
-
-def _together(combine: Callable[[Any], Any], values: Sequence[Any]) -> Any:
-    """Combine values; None if one of them is unknown."""
-    return None if None in values else combine(values)
-
-
-def _total(rows: list[StageRow], needed: DiskSpace, run: RunDir) -> dict[str, Any]:
+def _total(rows: list["StageRow"], needed: DiskSpace, run: RunDir) -> dict[str, Any]:
     """Sum the known costs, and add needed and free space of the run's file system."""
     free_bytes, free_files = disk_estimates.free_space(run.root)
     sums = {key: sum(getattr(row, key) or 0 for row in rows) for key in ("flops", "cpu_hours", "gpu_hours")}
@@ -281,7 +180,7 @@ def _total(rows: list[StageRow], needed: DiskSpace, run: RunDir) -> dict[str, An
     }
 
 
-def _print(rows: list[StageRow], total: dict[str, Any], run: RunDir) -> None:
+def _print(rows: list["StageRow"], total: dict[str, Any], run: RunDir) -> None:
     cells = [_cells(row) for row in rows]
     print_table(make_table(cells[0], (row.values() for row in cells), ["stage"]))
     echo(*LEGEND)
@@ -300,7 +199,7 @@ def _print(rows: list[StageRow], total: dict[str, Any], run: RunDir) -> None:
     )
 
 
-def _cells(row: StageRow) -> dict[str, object]:
+def _cells(row: "StageRow") -> dict[str, object]:
     """Format a row by column."""
     return {
         "stage": row.stage,
@@ -312,7 +211,7 @@ def _cells(row: StageRow) -> dict[str, object]:
         "a unit takes": _duration(row.unit_hours),
         "CPU-h": _hours(row.cpu_hours),
         "GPU-h": _hours(row.gpu_hours),
-        "slots": row.slots or "-",
+        "slots": row.slots if row.slots and (row.is_resumed or row.slots == 1) else "-",
         "kept": format_bytes(row.bytes_kept),
         "at work": format_bytes(row.bytes_working),
         "files": f"{row.files:,}",

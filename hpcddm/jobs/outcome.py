@@ -1,5 +1,6 @@
-"""Outcomes of an attempt at a unit; a run's files store these values."""
+"""Outcomes of an attempt at a unit, which a run's files store, and verdicts on it."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -25,6 +26,18 @@ class Outcome(StrEnum):
     """Too many attempts in a row made no progress."""
     BY_HAND = "by hand"
     """The site does not requeue jobs: the user submits again."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Decision for the batch script, and the reason for it."""
+
+    decision: Outcome
+    reason: str
+    changes: str = ""
+    """Changed requests of the next attempt, as arguments of scontrol or sbatch."""
+    memory_gb: int | None = None
+    """Memory in GB that the user should request; None without such advice."""
 
 
 class HookEvent(StrEnum):

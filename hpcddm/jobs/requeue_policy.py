@@ -9,13 +9,12 @@ the user. With 'update' instead of a decision they only add a remark; with 'wait
 """
 
 import os
-import re
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,40 +33,25 @@ from hpcddm.jobs.failure_cause import (
     read_tails,
     write_error,
 )
+from hpcddm.jobs.fruitless_attempts import FRUITLESS, count_fruitless, limit_unrecorded, saved_images
 from hpcddm.jobs.job_end import JobEnd, parse_job
 from hpcddm.jobs.job_environment import Allocation, Ranks, current_allocation, slurm_owner
-from hpcddm.jobs.node_faults import MAX_FAULTS, avoid_nodes, wait_seconds
+from hpcddm.jobs.node_faults import MAX_FAULTS, avoid_nodes
 from hpcddm.jobs.nodes import Node, hostnames, parse_nodes
 from hpcddm.jobs.open_attempt import open_attempt
-from hpcddm.jobs.outcome import NEEDS_USER, HookEvent, Outcome
+from hpcddm.jobs.outcome import NEEDS_USER, HookEvent, Outcome, Verdict
 from hpcddm.jobs.resource_requests import parse_request, raise_request
 from hpcddm.jobs.spec import Spec, journal_name, read_element_map, read_spec
 from hpcddm.jobs.stopping import EXIT_CODE as ABANDONED
-from hpcddm.runs import group_permissions, training_states
+from hpcddm.runs import group_permissions
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import REPORT, TABLE
 
-FRUITLESS = 3
-"""Number of attempts in a row without progress after which a unit gives up."""
-UNRECORDED = re.compile("unrecorded-attempts:([0-9]{1,3})")
-"""Pattern of a job's comment: the number of its last attempts in a row that could not be recorded."""
 UPDATE = "update"
 WAIT = "wait"
 LAST_UNITS = (REPORT, TABLE)
 """Last unit of a run and of a sweep; the report of one setting of a sweep is neither."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Decision for the batch script, and the reason for it."""
-
-    decision: Outcome
-    reason: str
-    changes: str = ""
-    """Changed requests of the next attempt, as arguments of scontrol or sbatch."""
-    memory_gb: int | None = None
-    """Memory in GB that the user should request; None without such advice."""
 
 
 def main() -> None:
@@ -172,6 +156,11 @@ def _verdict(spec: Spec, run: RunDir, tried: list[AttemptRecord], ending: JobEnd
     advised = before.advised_memory_gb() if is_memory and decision in NEEDS_USER else None
     if advised:
         reason = str(step("hpcddm", "retry", run.root, spec.key, "--resource", f"memory_gb={advised}", reason=reason))
+    elif decision == Outcome.GAVE_UP and before.minutes and ending.is_out_of_time(last):
+        text = f"{FRUITLESS} attempts without progress; the last one ended at its limit of {before.minutes} minutes"
+        text += "" if spec.is_collective else ", and such a unit starts again each time"
+        more = ("--resource", f"minutes={2 * before.minutes}")
+        reason = str(step("hpcddm", "retry", run.root, spec.key, *more, reason=text))
     return Verdict(decision, reason, memory_gb=advised)
 
 
@@ -222,35 +211,6 @@ def _record(record: AttemptRecord, ending: JobEnd, started: float, verdict: Verd
     return ""
 
 
-def limit_unrecorded(verdict: Verdict, refusal: str, logs: Path, comment: str) -> Verdict:
-    """Let a unit whose attempts cannot be recorded wait longer each time, and give up after `FRUITLESS` in a row.
-
-    The comment of the job counts these attempts, because the run cannot.
-
-    Args:
-        verdict: Decision on the last attempt.
-        refusal: Error on recording it; '' if it is recorded.
-        logs: Folder of the unit's logs.
-        comment: Comment of the job.
-    """
-    match = UNRECORDED.fullmatch(comment)
-    if verdict.decision not in (Outcome.REQUEUE, Outcome.RESUBMIT) or not (refusal or match):
-        return verdict
-    is_resubmit = verdict.decision == Outcome.RESUBMIT
-    if not refusal:
-        # A resubmitted job has no comment of the earlier one.
-        return verdict if is_resubmit else replace(verdict, changes=f"{verdict.changes} Comment=".strip())
-    count = int(match[1]) + 1 if match else 1
-    if count >= FRUITLESS:
-        text = f"{count} attempts in a row could leave no record below {logs} ({refusal})"
-        reason = f"{text}; make that folder writable, or room on its disk; the last one: {verdict.reason}"
-        return Verdict(Outcome.GAVE_UP, reason)
-    written, seconds = f"unrecorded-attempts:{count}", wait_seconds(count + 1)
-    more = f"--comment={written} --begin=now+{seconds}" if is_resubmit else f"Comment={written} StartTime=now+{seconds}"
-    reason = f"{verdict.reason}; it could leave no record ({refusal}); it waits {seconds} s"
-    return replace(verdict, changes=f"{verdict.changes} {more}".strip(), reason=reason)
-
-
 def decide_requeue(
     way: str, attempts: list[AttemptRecord], ending: JobEnd, reached: int, stops: list[Path]
 ) -> tuple[Outcome, str]:
@@ -290,52 +250,6 @@ def decide_requeue(
     if way == "none":
         return Outcome.BY_HAND, f"{reason}; this site lets no job come back: submit again"
     return (Outcome.REQUEUE if way == "scontrol" else Outcome.RESUBMIT), reason
-
-
-def count_fruitless(tried: list[AttemptRecord], reached: int, ending: JobEnd) -> tuple[int, int]:
-    """Count the attempts in a row, up to the last one, that ended without a new training state.
-
-    An attempt does not count if something outside stopped it before its first step, or if Slurm requeued the job.
-
-    Args:
-        tried: Records of this job's attempts, the last one newest.
-        reached: Number of images at the newest training state.
-        ending: End of the last attempt.
-
-    Returns:
-        The number of attempts that failed themselves, and the number that a node, srun or the controller ended.
-    """
-    own = by_slurm = 0
-    for record in reversed(tried):
-        continued_from = record.begun.get("images")
-        if continued_from is not None:
-            if reached > continued_from:
-                break
-            reached = continued_from
-        is_last = record is tried[-1]
-        sides = ending.cause_fields(record) if is_last else record.verdict
-        if sides.get("by_slurm"):
-            by_slurm += 1
-        elif not is_last and record.decision in (None, Outcome.SUPERSEDED):
-            continue
-        elif continued_from is not None or not sides.get("outside"):
-            own += 1
-    return own, by_slurm
-
-
-def saved_images(folder: Path, tried: list[AttemptRecord]) -> int:
-    """Return the number of images at the newest training state from some attempts; 0 without a state.
-
-    Args:
-        folder: Folder of the unit.
-        tried: Records of the attempts; states from other attempts or other settings do not count.
-    """
-    trajectories = {record.begun["trajectory"] for record in tried if "trajectory" in record.begun}
-    states = folder / training_states.FOLDER
-    saved = (state for own in trajectories for _, state in training_states.list_states(states, own))
-    # A state of an earlier job (perhaps of a longer training, or damaged) is not progress of these attempts.
-    numbers = {record.number for record in tried}
-    return max((state["images"] for state in saved if state.get("attempt") in numbers), default=0)
 
 
 def _event(decision: Outcome, name: str) -> str:

@@ -8,7 +8,7 @@ import yaml
 
 from hpcddm.commands.expert_costs import override_lines
 from hpcddm.commands.plan import LEGEND
-from hpcddm.commands.planning import benchmark
+from hpcddm.commands.planning import benchmark, timing
 from hpcddm.evaluation.result_warnings import NO_GAIN_IMAGES, few_images_warning
 from hpcddm.jobs.devices import visible_gpus
 from hpcddm.loading.load_experiment import load_experiment
@@ -31,7 +31,7 @@ def content_of(experiment, folder, *arguments, at="slurm"):
     """Plan an experiment; return the object for programs."""
     done = hpcddm("plan", experiment, "--site", at, "--run-dir", folder / "run", "--json", *arguments)
     assert done.exit_code == 0, done.output
-    return json.loads(done.output)
+    return json.loads(done.stdout)
 
 
 def rows_of(content):
@@ -92,6 +92,23 @@ def test_slots_are_the_time_over_what_the_limit_leaves_before_the_signal(planned
     assert slow["train"]["slots"] > 1
     fast, _ = planned("--flops-per-second", 1e15, at=path)
     assert fast["train"]["slots"] == 1 and fast["train"]["files"] < slow["train"]["files"]
+
+
+def test_a_unit_that_starts_again_and_takes_longer_than_its_slot_is_warned_of(tmp_path, site):
+    write_source(tmp_path / "images")
+    arguments = ("--site", site(resources={"minutes": 3}), "--flops-per-second", 1e4, "--run-dir", tmp_path / "run")
+    said = hpcddm("plan", write_experiment(tmp_path), *arguments).stdout
+    warned = next(line for line in said.splitlines() if line.startswith("warning   draw: a unit takes"))
+    assert "starts again in each job of 3 minutes; give site here stages: {draw: {minutes: " in warned
+    assert "warning   train" not in said
+
+
+def test_networks_that_are_too_large_for_this_machine_are_counted_and_not_built(planned, monkeypatch):
+    monkeypatch.setattr(timing, "MAX_FLOPS", 1000.0)
+    monkeypatch.setattr(benchmark.Benchmark, "_measure", lambda benchmark, line: 1.0 if "true" not in line else 1 / 0)
+    rows, _ = planned(measures=True)
+    assert rows["train"]["flops"] > 0 and rows["train"]["unit_hours"] is None
+    assert "too many for a measurement here; give --flops-per-second" in rows["train"]["time_detail"]
 
 
 def test_a_time_limit_shorter_than_the_signal_lead_is_refused(tmp_path, site):

@@ -17,12 +17,13 @@ from hpcddm.jobs import requeue_policy
 from hpcddm.jobs.attempt import BEGUN, ENDED, VERDICT, list_attempts
 from hpcddm.jobs.attempt_records import AttemptRecord
 from hpcddm.jobs.failure_cause import Cause
+from hpcddm.jobs.fruitless_attempts import FRUITLESS
 from hpcddm.jobs.job_end import JobEnd
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.node_faults import MAX_FAULTS
 from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.outcome import Outcome
-from hpcddm.jobs.requeue_policy import FRUITLESS, decide_requeue
+from hpcddm.jobs.requeue_policy import decide_requeue
 from hpcddm.jobs.spec import Spec
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
@@ -390,3 +391,12 @@ def test_a_verdict_that_cannot_be_written_counts_too(unit):
     (unit.open_attempt(0).folder / VERDICT).mkdir()
     decision, _, reason = unit.attempt(job=f"{RUNNING} Comment=unrecorded-attempts:2")
     assert (decision, "could leave no record" in reason) == ("gave up", True)
+
+
+@pytest.mark.parametrize(("key", "words"), [("draw/a", "such a unit starts again each time"), (KEY, "limit of 10 minutes")])
+def test_a_unit_that_needs_longer_than_its_slot_is_told_which_key(tmp_path, key, words):
+    unit = Unit(tmp_path, is_collective=key == KEY)
+    ended = {"outcome": "stopped", "reason": "SIGUSR2"}
+    said = [unit.attempt(ended, code=0, job=f"{RUNNING} TimeLimit=00:10:00", slot=60) for _ in range(FRUITLESS)]
+    decision, _, reason = said[-1]
+    assert decision == "gave up" and words in reason and reason.endswith("--resource minutes=20")

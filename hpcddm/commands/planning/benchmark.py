@@ -11,6 +11,7 @@ from types import TracebackType
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError
+from hpcddm.errors.printing import echo
 from hpcddm.jobs.devices import current_device, device_name
 from hpcddm.stages.workload import Work
 
@@ -46,6 +47,7 @@ class Benchmark(AbstractContextManager["Benchmark"]):
         question = {"network": work.network, "is_training": work.is_training, "batch": batch}
         line = json.dumps(question | {"threads": threads, "on_gpu": on_gpu, "at_least_seconds": MIN_SECONDS})
         if line not in self._known:
+            echo(f"measuring here: {work.network}{', training' * work.is_training} ...", err=True)
             self._known[line] = self._measure(line)
         known = self._known[line]
         if isinstance(known, str):

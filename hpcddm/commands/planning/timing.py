@@ -1,7 +1,7 @@
 """Estimates of a unit's time from a given speed, from the run's own attempts, or from a benchmark here and now."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hpcddm.commands.planning.benchmark import Benchmark, describe_machine
 from hpcddm.commands.planning.costs import UnitCosts
@@ -12,10 +12,12 @@ from hpcddm.jobs.devices import visible_gpus
 from hpcddm.pipeline.unit_graph import is_collective
 from hpcddm.runs.heartbeat import Heartbeat
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.stages.workload import SAMPLE_WORK
+from hpcddm.stages.workload import SAMPLE_WORK, Work
 
 MIN_SHARE_DONE = 0.05
 """Part of its work after which the speed of an attempt counts."""
+MAX_FLOPS = 1e12
+"""Largest number of FLOPs of a step that is measured on a processor, which does some 1e11 per second."""
 GIVEN, RECORDED, MEASURED, UNKNOWN = "given", "this run", "benchmark", "unknown"
 
 
@@ -98,7 +100,9 @@ class TimeEstimator:
             return None, UNKNOWN, "no GPU here: plan on a node like the site's, or give --flops-per-second"
         threads = resources.cpus_per_rank
         try:
-            seconds = sum(self._benchmark.seconds(piece, ranks, threads, on_gpu) for piece in work)
+            seconds = sum(
+                self._benchmark.seconds(self._small(piece, ranks, on_gpu), ranks, threads, on_gpu) for piece in work
+            )
         except UserError as error:
             return None, UNKNOWN, str(error)
         reading = "" if any(piece.network in SAMPLE_WORK for piece in work) else ", reading"
@@ -106,6 +110,18 @@ class TimeEstimator:
             f"one process of {threads} threads on {describe_machine(on_gpu)}; no communication{reading} or start-up"
         )
         return seconds, MEASURED, detail
+
+    def _small(self, work: Work, ranks: int, on_gpu: bool) -> Work:
+        """Return a piece of work in batches that a processor measures in about a minute.
+
+        Raises `UserError` where one image takes longer, before its network is built.
+        """
+        flops = self._costs.flops(work) / max(work.images, 1)
+        if on_gpu or not flops:
+            return work
+        if flops > MAX_FLOPS:
+            raise UserError(f"{flops:.1e} FLOPs per image are too many for a measurement here; give --flops-per-second")
+        return replace(work, batch=min(work.batch, max(int(MAX_FLOPS / flops), 1) * ranks))
 
     def _weight(self, key: str) -> int:
         work = self._costs.work(key)

@@ -6,8 +6,8 @@ from contextlib import suppress
 
 from hpcddm.config.site import Resources
 from hpcddm.jobs.activity import read_activity
+from hpcddm.jobs.fruitless_attempts import FRUITLESS
 from hpcddm.jobs.outcome import Outcome
-from hpcddm.jobs.requeue_policy import FRUITLESS
 from hpcddm.jobs.stopping import SAVING_SECONDS
 from hpcddm.launch.array_items import ArrayItem, make_array_spec, submit_array
 from hpcddm.launch.base import DirectLauncher

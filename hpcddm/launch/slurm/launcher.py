@@ -19,8 +19,8 @@ from hpcddm.config.site import Resources, Site
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, checked_reads, guarded_writes
 from hpcddm.files.checked_reads import Unreadable
+from hpcddm.jobs.fruitless_attempts import FRUITLESS
 from hpcddm.jobs.node_faults import MAX_FAULTS
-from hpcddm.jobs.requeue_policy import FRUITLESS
 from hpcddm.launch.array_items import write_element_map
 from hpcddm.launch.base import SCHEDULER_PREFIXES, ArraySpec, Job, Limits, QueueFull, QueueLauncher, SubmissionRefused
 from hpcddm.launch.script_template import read_functions, render

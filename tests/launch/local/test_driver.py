@@ -3,9 +3,9 @@
 import pytest
 
 from hpcddm.config.site import Site
+from hpcddm.jobs.fruitless_attempts import FRUITLESS
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.open_attempt import open_attempt
-from hpcddm.jobs.requeue_policy import FRUITLESS
 from hpcddm.launch.array_items import make_items
 from hpcddm.launch.local import driver as local_drive
 from hpcddm.launch.local import machine_gpus
