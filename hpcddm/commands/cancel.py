@@ -89,20 +89,26 @@ def _cancel(
 ) -> None:
     """Cancel jobs, and signal those of `saving` to save and exit.
 
-    The journal is written first: a job that exits reads there whether it may come back.
+    The journal is written first: a job that exits reads there whether it may come back. For the jobs of other people it
+    is written afterwards: if Slurm refuses, one that starts meanwhile must not end itself.
     """
     ended = {key: job for key, job in chosen.items() if key not in saving}
     leaving = {key: chosen[key] for key in saving}
     for jobs, request in ((ended, launcher.cancel), (leaving, launcher.signal_stop)):
         submissions = _by_submission(jobs, queued)
-        for token, keys in submissions.items():
-            journal.record_cancelled(token, keys)
+        is_foreign = any(is_of_other_user(job, queued) for job in jobs.values())
         try:
-            request(*_ids(jobs.values()))
-        except UserError as error:
+            if is_foreign:
+                request(*_ids(jobs.values()))
             for token, keys in submissions.items():
+                journal.record_cancelled(token, keys)
+            if not is_foreign:
+                request(*_ids(jobs.values()))
+        except UserError as error:
+            for token, keys in () if is_foreign else submissions.items():
                 journal.record_not_cancelled(token, keys)
-            raise UserError(f"{error}{owner_note(jobs.values(), queued)}") from None
+            count = f"{len(jobs)} jobs were not cancelled: " if len(jobs) > 1 else ""
+            raise UserError(f"{count}{error}{owner_note(jobs.values(), queued)}") from None
 
 
 def _withdraw(home: RunDir, units: tuple[str, ...] | None) -> list[str]:

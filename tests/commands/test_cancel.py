@@ -77,6 +77,21 @@ def test_only_what_a_refused_request_named_is_kept(run, queue, monkeypatch):
     assert first == () and {*second} == {*UNITS[1:]}
 
 
+@pytest.mark.parametrize("state", ["pending", "running"])
+def test_a_job_of_a_colleague_that_starts_while_slurm_refuses_its_cancellation_goes_on(run, queue, monkeypatch, state):
+    def refuse_and_look(*jobs):
+        seen.append(cancelled(run))
+        refuse(*jobs)
+
+    seen, queue.state = [], state
+    monkeypatch.setattr("hpcddm.runs.group_permissions.current_user", lambda: "somebody-else")
+    monkeypatch.setattr(queue, "cancel", refuse_and_look)
+    monkeypatch.setattr(queue, "signal_stop", refuse_and_look)
+    said = cancel(run, code=1)
+    assert "4 jobs were not cancelled" in said and "ask them" in said
+    assert [*seen, cancelled(run)] == [[(), ()], [(), ()]]
+
+
 def test_the_rest_goes_only_when_the_scheduler_answers_and_is_told_of(run, queue):
     rest = continuation.RemainingUnits("north", ["train/monolith", "router/all"])
     queue.alive = None
