@@ -1,6 +1,7 @@
 """Attempts, submissions and queues as jobs leave them, without any job."""
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ def write_attempt(
     owner["started"] = files.pop("started", time.time() - 600)
     for name, content in {"owner": owner, **files}.items():
         (folder / f"{name}.json").write_text(json.dumps(content))
+        if "time" in content:
+            os.utime(folder / f"{name}.json", (content["time"], content["time"]))
     (folder / "rank0.log").write_text(f"attempt {number} says this\n")
     return folder
 

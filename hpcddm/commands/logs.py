@@ -8,7 +8,8 @@ import click
 
 from hpcddm.commands.log_tail import follow
 from hpcddm.commands.options import RUN, UNIT, matching_unit
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import MAX_LINE_CHARACTERS, echo, printable
 from hpcddm.files import checked_reads
 from hpcddm.jobs.attempt_records import AttemptRecord, read_records
@@ -55,6 +56,9 @@ def logs(run: RunDir, unit: str, attempt: int | None, rank: int, every: bool, fo
         if attempt is None and _is_ahead(newest, tried)
         else []
     )
+    if not tried and not kept and newest and newest.job and attempt is None:
+        text = f"{run.root}: no attempt at '{unit}', and its job {newest.job} left no output below {run.jobs}"
+        raise UserError(str(step("hpcddm", "status", run.root, reason=text)))
     if not tried and not kept:
         with_logs = sorted(
             str(place.relative_to(run.root / "logs").parent) for place in (run.root / "logs").glob("*/*/attempt-1")

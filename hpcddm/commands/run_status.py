@@ -196,6 +196,7 @@ class RunStatus:
     def as_json(self) -> dict[str, Any]:
         """Return the content of `--json`; later versions may add keys and never change one."""
         done, total = self.expert_images
+        following = self.next_step()
         return {
             "run": str(self.run.root),
             "queue": "silent" if self.is_scheduler_unreachable else "ok",
@@ -203,7 +204,8 @@ class RunStatus:
             "expert_images": done,
             "expert_images_total": total,
             "seconds_left": self.seconds_left,
-            "next": self.next_step().line,
+            "next": following.line,
+            "then": following.then.line if following.then else "",
             "units": [row.as_json() for row in self.rows],
         }
 

@@ -45,7 +45,8 @@ def _print_settings(rows: list[SettingResult]) -> None:
     print_table(make_table([*keys.values(), *arms], cells, list(keys.values()), title), labels=len(keys))
     measured = {key for row in rows for figures in row.arms.values() for key in figures}
     others = [metric.title for metric in all_metrics() if metric not in shown and metric.key in measured]
-    echo(f"{CSV} has {', '.join(others)} as well")
+    if others:
+        echo(f"{CSV} has {', '.join(others)} as well")
 
 
 def _print_spreads(spreads: list[SeedStatistics], shown: list[Metric]) -> None:

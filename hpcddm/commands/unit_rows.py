@@ -87,7 +87,7 @@ class UnitRow:
     reason: str
     """Reason for the state, for the user."""
     next: NextStep
-    """Next command; none when nothing is to be done about this unit."""
+    """Next command; none when nothing is to be done about this unit. In JSON `then` is the one after it."""
     site: str | None
     """The site that the experiment gives it to."""
     job: str | None
@@ -136,7 +136,7 @@ class UnitRow:
 
     def as_json(self) -> dict[str, Any]:
         """Return the unit's part of `--json`, in which numbers that are not finite are None, as JSON has none."""
-        values = asdict(self) | {"next": self.next.line}
+        values = asdict(self) | {"next": self.next.line, "then": self.next.then.line if self.next.then else ""}
         return {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in values.items()

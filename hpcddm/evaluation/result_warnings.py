@@ -17,6 +17,9 @@ NEAR_CHANCE = 1.25
 NO_GAIN_IMAGES = 30_720
 """Images seen by each expert up to which no strategy was shown to be ahead of a monolith of equal cost, with 4 or with
 8 experts on Fashion-MNIST (docs/results/budget.md)."""
+MANY_SKIPPED = 0.1
+"""Share of its steps above which the skipped steps of a training are a reason to doubt it."""
+FP16_REMARK = ", or train longer: fp16 skips steps while it searches its loss scale"
 BOUNDED = ("precision", "density")
 """Keys of the metrics that are higher for samples which are blurred or alike than for real images."""
 
@@ -33,7 +36,7 @@ def result_warnings(
     """
     few = few_images_warning(experiment)
     of_figures = [*_of_infinity(metrics), *_of_chance(metrics), *_of_beyond_real(metrics), *_of_disagreement(metrics)]
-    return [*of_figures, *_of_passes(experiment, costs), *([few] if few else [])]
+    return [*of_figures, *_of_skipped(experiment, costs), *_of_passes(experiment, costs), *([few] if few else [])]
 
 
 def few_images_warning(experiment: Experiment) -> str | None:
@@ -135,6 +138,19 @@ def _of_disagreement(metrics: Mapping[str, Any]) -> list[str]:
         f" opposite: believe {'KID, as FD needs more images' if label in metrics['few_images'] else enough}"
         for (label, verdict), arms in arms_by_case.items()
     ]
+
+
+def _of_skipped(experiment: Experiment, costs: "Mapping[str, TrainingCost]") -> list[str]:
+    warnings = []
+    for key, cost in ((key, cost) for key, cost in costs.items() if cost.skipped_steps):
+        settings = resolve_training(experiment, key).settings
+        steps = settings.images // settings.batch
+        if cost.skipped_steps > MANY_SKIPPED * steps:
+            warnings.append(
+                f"{key} skipped {cost.skipped_steps} of its {steps} steps, whose gradients were not finite: lower its"
+                f" learning_rate, {settings.learning_rate:g}{FP16_REMARK if settings.precision == 'fp16' else ''}"
+            )
+    return warnings
 
 
 def _of_passes(experiment: Experiment, costs: "Mapping[str, TrainingCost]") -> list[str]:

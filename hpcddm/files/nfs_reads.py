@@ -31,6 +31,14 @@ def exists(path: Path) -> bool:
     return path.name in list_names(path.parent)
 
 
+def modified(path: Path) -> float:
+    """Return the time at which a file was written, by the clock of its file system; 0.0 if there is none."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
 def read_json(path: Path, kind: Any = Any, max_bytes: int = checked_reads.RECORD_BYTES) -> Any:
     """Read a JSON file as it is now; arguments and errors as those of `reading.read_json`."""
     _refresh(path)

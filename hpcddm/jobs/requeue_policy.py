@@ -67,7 +67,7 @@ def main() -> None:
     tried = [record for record in executions if not is_later_attempt(_owner(record), owner)]
     is_own = bool(tried) and _owner(tried[-1]) == owner
     if refused == UPDATE:
-        _remark(tried[-1] if is_own else None, f"Slurm refuses to change what it asks for ({message})")
+        _remark(tried[-1] if is_own else None, f"Slurm refuses to change what it asks for{_quoted(message)}")
         return
     is_replaced = ending.is_requeued or len(tried) < len(executions)
     if not is_replaced and not is_own:
@@ -81,7 +81,7 @@ def main() -> None:
     elif refused == WAIT:
         verdict = Verdict(Outcome.BY_HAND, message)
     elif refused:
-        reason = f"Slurm refuses to {refused} it ({message}): submit again; the site key is requeue"
+        reason = f"Slurm refuses to {refused} it{_quoted(message)}: submit again; the site key is requeue"
         verdict = Verdict(Outcome.BY_HAND, reason)
     else:
         is_withdrawn = Journal(home.journal).is_cancelled(os.environ["SLURM_JOB_NAME"].rpartition("-")[2], name)
@@ -181,6 +181,11 @@ def _remark(record: AttemptRecord | None, remark: str) -> None:
     if record and record.verdict:
         with suppress(OSError, UserError):
             atomic.write_json(record.folder / VERDICT, record.verdict | {"reason": f"{record.reason}; {remark}"})
+
+
+def _quoted(message: str) -> str:
+    """Return Slurm's message in parentheses; empty if it gave none."""
+    return f" ({message.strip()})" if message.strip() else ""
 
 
 def _owner(record: AttemptRecord) -> str:

@@ -17,7 +17,7 @@ def cancel_jobs(jobs: Collection[Job], submissions: list[Submission], launcher: 
     try:
         launcher.cancel(*(job_id for job in jobs for job_id in (job.id, *job.others)))
     except UserError as error:
-        raise UserError(f"{error}{owner_note(jobs, submissions)}") from None
+        raise type(error)(f"{error}{owner_note(jobs, submissions)}") from None
 
 
 def owner_note(jobs: Collection[Job], submissions: list[Submission]) -> str:

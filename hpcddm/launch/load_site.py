@@ -7,16 +7,13 @@ from hpcddm.config.package_data import find_yaml
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.config.strict_yaml import read_yaml
-from hpcddm.errors import UserError
-
-NO_CLUSTER = "Could not establish a configuration source"
-"""Error of Slurm's commands where they are installed and no cluster is configured."""
+from hpcddm.errors import SchedulerUnreachable
 
 
 def load_site(name: str) -> Site:
     """Read a site by name or path; `auto` is Slurm where there is one, else this machine.
 
-    Raises `UserError` when `auto` finds a Slurm that does not answer.
+    Raises `SchedulerUnreachable` when `auto` finds a Slurm that does not answer.
     """
     if name == "auto":
         name = "slurm" if _has_slurm() else "embedded"
@@ -27,7 +24,7 @@ def load_site(name: str) -> Site:
 def _has_slurm() -> bool:
     """Tell if this machine belongs to a cluster.
 
-    Raises `UserError` when its Slurm does not answer: a run started here by mistake would occupy a login node.
+    Raises `SchedulerUnreachable` when its Slurm does not answer: a run started by mistake would occupy a login node.
     """
     if not shutil.which("sbatch"):
         return False
@@ -36,10 +33,10 @@ def _has_slurm() -> bool:
     reason = client.unavailable_reason()
     if reason is None:
         return True
-    if NO_CLUSTER in reason:
+    if client.NO_CLUSTER in reason:
         print("note: Slurm is installed, but for no cluster; running on this machine", file=sys.stderr)
         return False
-    raise UserError(
+    raise SchedulerUnreachable(
         f"--site auto: Slurm is here and does not answer ({reason}); try again when it does,"
         " or say --site embedded to run on this machine, with all its cores"
     )

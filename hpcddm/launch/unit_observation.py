@@ -3,12 +3,14 @@
 import time
 from dataclasses import dataclass
 
+from hpcddm.files import nfs_reads
 from hpcddm.jobs.activity import Activity
 from hpcddm.jobs.outcome import COMES_BACK, Outcome
 from hpcddm.launch.base import Job
 from hpcddm.launch.checks.preflight import newest_state
 from hpcddm.pipeline.state import FINISHED, STATE_AFTER, State
 from hpcddm.pipeline.unit_states import UnitStatus
+from hpcddm.runs import heartbeat
 from hpcddm.runs.heartbeat import Heartbeat
 from hpcddm.runs.journal import Submission
 from hpcddm.runs.manifest import LENGTH
@@ -75,6 +77,8 @@ def observed_state(observed: UnitObservation) -> tuple[State, str]:
         return status.state, status.reason
     if observed.job is not None:
         return _in_queue(observed, observed.job)
+    if observed.work.is_running and observed.is_queued and not observed.is_scheduler_unreachable:
+        return State.STOPPING, f"its job has left the queue{_last_sign(observed)}"
     if observed.work.is_running:
         return _alive(observed, "by its heartbeat" if observed.is_queued else "")
     if observed.is_of_other_site:
@@ -106,9 +110,11 @@ def _in_queue(observed: UnitObservation, job: Job) -> tuple[State, str]:
 def _alive(observed: UnitObservation, reason: str) -> tuple[State, str]:
     if observed.is_stop_requested:
         return State.STOPPING, "STOP exists: it ends after its current step"
-    beat = observed.work.beat
-    if beat and time.time() - beat.time > SILENCE_SECONDS:
-        return State.RUNNING, f"no sign of life for {round((time.time() - beat.time) / 60)} minutes"
+    # The clock of the node may be behind; the file system has its own.
+    written = nfs_reads.modified(observed.work.folder / heartbeat.FILE_NAME)
+    silence = time.time() - max(observed.work.beat.time, written) if observed.work.beat else 0.0
+    if silence > SILENCE_SECONDS:
+        return State.RUNNING, f"no sign of life for {round(silence / 60)} minutes"
     return State.RUNNING, reason
 
 

@@ -7,6 +7,7 @@ from hpcddm.config import paths, variants
 from hpcddm.config.cross_checks import validate_experiment
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError
+from hpcddm.errors.next_step import step
 from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.files.guarded_writes import SWEEP_FILE
@@ -24,9 +25,10 @@ def stored_experiment(run: RunDir) -> Experiment:
     except Unreadable as error:
         raise ConfigError(str(error)) from None
     if values is None and is_sweep(run):
-        raise ConfigError(
-            f"{run.root}: a sweep; each of its settings is a run, {run.root}/SETTING; see {run.root}/table.csv"
-        )
+        reason = f"{run.root}: a sweep; each of its settings is a run, {run.root}/SETTING"
+        table = run.root / "table.csv"
+        following = f"{reason}; see {table}" if table.exists() else step("hpcddm", "wait", run.root, reason=reason)
+        raise ConfigError(str(following))
     if values is None:
         raise ConfigError(f"{run.root}: no run here ({run.experiment.name} is missing)")
     try:

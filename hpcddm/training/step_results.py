@@ -23,6 +23,19 @@ FP16_SEARCH = 16
 """Number of steps that fp16 skips at most while it searches the loss scale, from 2^16 down to 1."""
 
 
+def has_skipped_most(steps: int, skipped: int, is_fp16: bool) -> bool:
+    """Return True if a training has skipped all its steps, or most of those after fp16's search of the loss scale.
+
+    Examples:
+        >>> has_skipped_most(20, 10, is_fp16=False), has_skipped_most(20, 11, is_fp16=False)
+        (False, True)
+        >>> has_skipped_most(20, 16, is_fp16=True), has_skipped_most(20, 19, is_fp16=True)
+        (False, True)
+    """
+    searching = min(skipped, FP16_SEARCH) if is_fp16 else 0
+    return skipped == steps or 2 * (skipped - searching) > steps - searching
+
+
 class StepResults:
     """Steps of one training; the host reads of many at once what became of them: each time it waits for the GPU."""
 
@@ -71,11 +84,11 @@ class StepResults:
 
         Collective; after the last step.
         """
-        progress, fp16 = self._progress, self._training.precision == "fp16"
+        progress = self._progress
         steps, skipped = progress.images // self._training.batch, progress.skipped
         if progress.skipped_in_a_row > MAX_SKIPPED_AT_END:
             raise self._diverged(f"no gradient was finite in its last {progress.skipped_in_a_row} steps")
-        if skipped == steps or 2 * (skipped - FP16_SEARCH * fp16) > steps:
+        if has_skipped_most(steps, skipped, self._training.precision == "fp16"):
             raise self._diverged(f"no gradient was finite in {skipped} of its {steps} steps")
         if self._mean_loss.images > 0:
             self._finite_loss()

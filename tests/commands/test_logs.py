@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from hpcddm.errors.next_step import command
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.unit_keys import expert_key
 from tests.attempts import beat, submitted, write_attempt
@@ -48,7 +49,9 @@ def test_slurm_kept_the_output_of_the_batch_script_and_of_the_rank(run):
 
 def test_what_nobody_kept_and_an_attempt_that_is_not_there_are_errors(run):
     journal(run, "slurm", "17")
-    assert f"no attempt at '{EXPERT}'" in hpcddm("logs", run.root, EXPERT).stderr
+    done = hpcddm("logs", run.root, EXPERT)
+    assert done.exit_code == 1 and f"no attempt at '{EXPERT}', and its job 17 left no output" in done.stderr
+    assert done.stderr.endswith(f"next: {command('hpcddm', 'status', run.root)}\n")
     (run.jobs / "17_0.out").write_text("kept")
     for number in (1, 0):
         done = hpcddm("logs", run.root, EXPERT, "--attempt", number)

@@ -1,6 +1,7 @@
 """The verb status: the truth in every state, readable wherever it is printed, and never a traceback."""
 
 import json
+import os
 import shlex
 import subprocess
 import time
@@ -9,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from hpcddm.commands.submit_messages import print_nothing_to_do
+from hpcddm.errors.next_step import command
 from hpcddm.errors.printing import quoted
 from hpcddm.evaluation.metrics import all_metrics
 from hpcddm.files import atomic
@@ -127,7 +129,7 @@ STATES = [
     (None, {"verdict": verdict("stopped")}, "stopped", "why"),
     (None, {"verdict": verdict("complete")}, "unknown", "its manifest is not here"),
     (None, {"ended": {"outcome": "failed", "reason": "no disk"}}, "failed", "no disk"),
-    (None, {"heartbeat": beat()}, "running", "by its heartbeat"),
+    (None, {"heartbeat": beat()}, "stopping", "its job has left the queue; last sign of life"),
     (None, {"heartbeat": beat(age=120)}, "unknown", "attempt 1 left no word; last sign of life"),
     (None, None, "unknown", "its job 17_1 left the queue before Python began"),
     # Without an answer only a fresh heartbeat or a verdict is believed.
@@ -150,6 +152,23 @@ def test_a_state_follows_from_the_queue_and_the_last_attempt(open_run, monkeypat
     assert (found["state"], reason in found["reason"]) == (state, True), found
     assert (found["reason"] == "") or reason != "" or state == "stopping"
     assert state in shown and (SILENT in shown) == (as_json(open_run)["queue"] == "silent") == (job == SILENT)
+
+
+def test_a_clock_that_is_behind_is_no_silence(open_run, monkeypatch):
+    token = submitted(open_run, [expert_key(0), EXPERT])
+    answer(monkeypatch, {EXPERT: squeue("RUNNING", nodes="h[1-2]")})
+    folder = write_attempt(open_run, EXPERT, 1, token, "17_1", heartbeat=beat(age=240))
+    assert "no sign of life for 4 minutes" in row(open_run)["reason"]
+    os.utime(folder / "heartbeat.json")
+    assert row(open_run)["reason"] == ""
+
+
+def test_a_failure_has_the_command_that_shows_it_and_then_the_one_that_retries_for_programs_too(open_run, monkeypatch):
+    token = submitted(open_run, [expert_key(0), EXPERT])
+    answer(monkeypatch, {})
+    write_attempt(open_run, EXPERT, 1, token, "17_1", verdict=verdict("failed", "the loss is nan"))
+    for found in (as_json(open_run), row(open_run)):
+        assert found["next"].startswith("hpcddm logs ") and found["then"] == command("hpcddm", "retry", open_run.root)
 
 
 def test_without_squeue_on_the_path_nothing_is_done_and_nothing_missing(open_run, monkeypatch):
@@ -248,10 +267,10 @@ def test_what_an_attempt_before_the_last_one_saved_is_still_there(open_run, begu
 
 
 def test_keys_for_programs_stay(run):
-    assert as_json(run).keys() >= {"run", "queue", "complete", "expert_images", "seconds_left", "next", "units"}
+    assert as_json(run).keys() >= {"run", "queue", "complete", "expert_images", "seconds_left", "next", "then", "units"}
     keys = "unit state reason next site job where attempts done total step steps loss rate seconds_left saved_images"
     more = "images_per_second data_wait tflops memory_gib learning_rate gradient_norm"
-    more += " cluster skipped saved_seconds silent_seconds user changes faulty_nodes"
+    more += " cluster skipped saved_seconds silent_seconds user changes faulty_nodes then"
     assert row(run).keys() == {*keys.split(), *more.split()}
 
 

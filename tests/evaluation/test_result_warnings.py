@@ -54,6 +54,16 @@ def test_one_of_two_figures_that_disagree_is_to_be_believed(long, dimension, bel
     assert "FD calls top-1 worse than monolith, and KID the opposite: " in line and believed in line
 
 
+def test_a_training_that_skipped_many_of_its_steps_is_named_with_the_key(long):
+    steps = long.experts.training.images // long.experts.training.batch
+    usual = {key: TrainingCost(200, 1, 100) for key in (MONOLITH, expert_key(0), expert_key(1))}
+    few, many = (usual | {expert_key(1): TrainingCost(200, 1, 100, skipped_steps=n)} for n in (1, steps // 2))
+    metrics = compared({"monolith": USUAL}, REAL, 32, step=0.00044) | {"classifier": {"chance": 0.1}}
+    assert result_warnings(long, metrics, few) == []
+    (line,) = result_warnings(long, metrics, many)
+    assert line.startswith(f"{expert_key(1)} skipped {steps // 2} of its ") and "lower its learning_rate" in line
+
+
 def test_experts_that_train_little_are_warned_of_unless_they_start_from_weights(long, tmp_path):
     (line,) = said(long, passes=0.13)
     assert line == "2 of 2 experts saw less than all of their images (0.13 passes)"

@@ -393,7 +393,9 @@ def test_a_verdict_that_cannot_be_written_counts_too(unit):
     assert (decision, "could leave no record" in reason) == ("gave up", True)
 
 
-@pytest.mark.parametrize(("key", "words"), [("draw/a", "such a unit starts again each time"), (KEY, "limit of 10 minutes")])
+@pytest.mark.parametrize(
+    ("key", "words"), [("draw/a", "such a unit starts again each time"), (KEY, "limit of 10 minutes")]
+)
 def test_a_unit_that_needs_longer_than_its_slot_is_told_which_key(tmp_path, key, words):
     unit = Unit(tmp_path, is_collective=key == KEY)
     ended = {"outcome": "stopped", "reason": "SIGUSR2"}

@@ -10,10 +10,16 @@ from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 from hpcddm.launch.base import clean_environment
 
 CLIENT_SECONDS = 60
+NO_CLUSTER = "Could not establish a configuration source"
+"""Error of Slurm's commands where they are installed and no cluster is configured."""
 
 
 class SlurmUnavailable(Exception):
     """Error for a Slurm command that fails or does not answer; the message is the reason."""
+
+
+class SlurmMissing(SlurmUnavailable):
+    """Error for a machine without Slurm's commands, or without their configuration."""
 
 
 def call_slurm(
@@ -59,15 +65,16 @@ def query_slurm(*command: str, seconds: float | None = None) -> str:
     conf = os.environ.get("SLURM_CONF")
     if conf and not Path(conf).is_file():
         # Slurm's commands would search for it for a minute.
-        raise SlurmUnavailable(f"SLURM_CONF={conf} does not exist")
+        raise SlurmMissing(f"SLURM_CONF={conf} does not exist")
     try:
         process = call_slurm(*command, seconds=seconds)
     except OSError as error:
-        raise SlurmUnavailable(f"{error.filename}: {error.strerror}") from None
+        raise SlurmMissing(f"{error.filename}: {error.strerror}") from None
     except subprocess.TimeoutExpired as error:
         raise SlurmUnavailable(f"{command[0]} gave no answer in {error.timeout:.0f} s") from None
     if process.returncode != 0:
-        raise SlurmUnavailable(error_text(process) or f"{command[0]} failed")
+        reason = error_text(process) or f"{command[0]} failed"
+        raise SlurmMissing(reason) if NO_CLUSTER in reason else SlurmUnavailable(reason)
     return "".join(f"{printable(line, MAX_LINE_CHARACTERS)}\n" for line in process.stdout.splitlines())
 
 

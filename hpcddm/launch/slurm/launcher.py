@@ -16,7 +16,7 @@ from hpcddm.config import trusted_submissions
 from hpcddm.config.package_data import find_data_folder
 from hpcddm.config.pretrained import cache_folder
 from hpcddm.config.site import Resources, Site
-from hpcddm.errors import UserError, require
+from hpcddm.errors import SchedulerUnreachable, UserError, require
 from hpcddm.files import atomic, checked_reads, guarded_writes
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.jobs.fruitless_attempts import FRUITLESS
@@ -24,7 +24,7 @@ from hpcddm.jobs.node_faults import MAX_FAULTS
 from hpcddm.launch.array_items import write_element_map
 from hpcddm.launch.base import SCHEDULER_PREFIXES, ArraySpec, Job, Limits, QueueFull, QueueLauncher, SubmissionRefused
 from hpcddm.launch.script_template import read_functions, render
-from hpcddm.launch.slurm.client import SlurmUnavailable, call_slurm, cluster_flag, error_text
+from hpcddm.launch.slurm.client import SlurmMissing, SlurmUnavailable, call_slurm, cluster_flag, error_text
 from hpcddm.launch.slurm.queue_jobs import jobs_in_queue
 from hpcddm.launch.slurm.sbatch import FULL, TRANSIENT, Sbatch
 from hpcddm.launch.slurm.shared_folder import check_all_clusters
@@ -63,10 +63,10 @@ class SlurmLauncher(QueueLauncher):
         try:
             for array in shapes.values():
                 self._check_partition(array)
+        except SlurmMissing as error:
+            raise UserError(f"site {self.site.name}: no Slurm is here ({error}); submit from a login node") from None
         except SlurmUnavailable as error:
-            raise UserError(
-                f"site {self.site.name}: no Slurm answers here ({error}); submit from a login node"
-            ) from None
+            raise self._unreachable(str(error)) from None
         for array in shapes.values():
             try:
                 process = call_slurm(
@@ -78,9 +78,16 @@ class SlurmLauncher(QueueLauncher):
                 print(f"warning: {remark}; the shape of {array.name} is not checked", file=sys.stderr)
                 return
             # A full queue does not mean that the shape is invalid.
+            if process.returncode != 0 and TRANSIENT.search(error_text(process)):
+                raise self._unreachable(error_text(process))
             if process.returncode != 0 and not FULL.search(error_text(process)):
                 refusal = f"{error_text(process)}{self._exclusion_advice(array, error_text(process))}"
                 raise UserError(f"site {self.site.name}: sbatch would refuse {array.name}: {refusal}")
+
+    def _unreachable(self, reason: str) -> SchedulerUnreachable:
+        return SchedulerUnreachable(
+            f"site {self.site.name}: Slurm does not answer ({reason}); submit again when it does"
+        )
 
     def _check_partition(self, array: ArraySpec) -> None:
         """Refuse resources that Slurm would accept but never start."""
@@ -265,10 +272,11 @@ def _scancel(jobs: tuple[JobId, ...], *flags: str) -> None:
         try:
             process = call_slurm("scancel", *cluster_flag(cluster), *flags, *some)
         except subprocess.TimeoutExpired:
-            raise UserError("scancel gave no answer; look at 'hpcddm status' and repeat the command") from None
+            raise SchedulerUnreachable("scancel gave no answer; repeat the command when Slurm answers") from None
         refusals = [line for line in process.stderr.splitlines() if not IGNORED_ERRORS.search(line)]
         if process.returncode != 0 and refusals:
-            raise UserError(f"scancel: {' '.join(refusals)}")
+            error = SchedulerUnreachable if TRANSIENT.search(" ".join(refusals)) else UserError
+            raise error(f"scancel: {' '.join(refusals)}")
 
 
 def create(site: Site, run: RunDir) -> QueueLauncher:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from hpcddm.errors import UserError
+from hpcddm.errors import SchedulerUnreachable, UserError
 from hpcddm.launch.base import QueueFull, SubmissionRefused
 from hpcddm.launch.slurm.client import SlurmUnavailable, call_slurm, cluster_flag, error_text, query_slurm
 
@@ -59,7 +59,8 @@ class Sbatch:
         Raises:
             QueueFull: If this user has too many jobs.
             SubmissionRefused: If Slurm refuses the script.
-            UserError: If Slurm does not answer.
+            SchedulerUnreachable: If Slurm does not answer.
+            UserError: If there is no sbatch here.
         """
         for pause in (*PAUSES, None):
             job, reason = self._call()
@@ -71,7 +72,7 @@ class Sbatch:
             if late is None or pause is None:
                 break
             time.sleep(pause * (1 + random.random()))
-        raise UserError(
+        raise SchedulerUnreachable(
             f"sbatch had no success with {self._script}: {reason}; submit again when Slurm answers:"
             " what it accepted after all is found by its name and not submitted twice"
         )

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from hpcddm.errors import UserError
+from hpcddm.errors import SchedulerUnreachable, UserError
 from hpcddm.launch.base import QueueFull
 from hpcddm.launch.slurm import sbatch
 from hpcddm.launch.slurm.client import SlurmUnavailable
@@ -87,8 +87,8 @@ def test_a_job_that_has_left_the_queue_is_found_in_the_accounting(submit):
 NOPE = "sbatch: error: invalid partition specified: nope"
 SILENT, NO_SUCCESS = "found by its name and not submitted twice", "no success with .*x.sbatch: .*Socket timed out"
 FAILURES = {
-    "nobody can say whether it was accepted": ([(True, TIMED_OUT)], {"silent": 1000}, UserError, SILENT, 1),
-    "patience ends": ([(False, TIMED_OUT)] * 9, {}, UserError, NO_SUCCESS, len(PAUSES) + 1),
+    "nobody can say whether it was accepted": ([(True, TIMED_OUT)], {"silent": 1000}, SchedulerUnreachable, SILENT, 1),
+    "patience ends": ([(False, TIMED_OUT)] * 9, {}, SchedulerUnreachable, NO_SUCCESS, len(PAUSES) + 1),
     "a plain refusal": ([(False, NOPE)], {}, UserError, "sbatch refused .*x.sbatch: .*invalid partition", 1),
     "full for now": ([(False, FULL)], {}, QueueFull, "Slurm says AssocMaxSubmitJobLimit", 1),
 }
