@@ -255,7 +255,9 @@ def find_cause(
         verb = "does" if len(down) == 1 else "do"
         return Cause(f"{', '.join(down)} {verb} not respond", is_outside=True, nodes=tuple(down))
     if write_error:
-        return Cause(f"the ranks could leave no record: {write_error}", is_final=is_final_error(write_error))
+        text = write_error.strerror if isinstance(write_error, OSError) else str(write_error)
+        reason = f"the ranks could leave no record in {folder}: {text}; make it writable, or room on its disk"
+        return Cause(reason, is_final=is_final_error(write_error))
     for ending in killed:
         return Cause(
             f"out of memory on {ending.node}, it seems: rank {ending.rank} was killed without a word", is_memory=True

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hpcddm.errors import UserError
 from hpcddm.files import atomic, guarded_writes
 from hpcddm.jobs.attempt import (
     ENDED,
@@ -86,6 +87,8 @@ def _claim(logs: Path, owner: str, allocation: dict[str, Any], origin: dict[str,
         except FileExistsError:
             number += 1
             continue
+        except OSError as error:
+            raise UserError(f"{logs}: no attempt can be recorded there: {error.strerror}") from error
         started = allocation.get("started", time.time())
         identity = {"owner": owner, "host": socket.gethostname(), "pid": os.getpid(), "started": started}
         with suppress(OSError):

@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+import subprocess
 
 import pytest
 
@@ -73,6 +74,26 @@ def test_where_requeueing_is_forbidden_it_submits_itself_and_the_final_step_wait
     assert metrics(site.run) == metrics(finished)
     site.until(lambda: (site.run / "told").exists(), 30, "the hook")
     assert (site.run / "told").read_text() == "complete report/all\n"
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("way", ["scontrol", "resubmit"])
+def test_a_unit_whose_attempts_can_leave_no_record_ends_with_the_reason_and_so_does_wait(home, finished, tmp_path, way):
+    site = Site(tmp_path, home, 0).prepare(finished, way)
+    logs = site.run / "logs" / KEY
+    logs.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "none", logs], check=True)
+    try:
+        assert site.submit()[0] == 0
+        waited = site.call("wait", site.run, "--timeout", "3")
+    finally:
+        subprocess.run(["umount", "--lazy", logs], check=True)
+    assert waited.returncode == 3, waited.stdout + waited.stderr
+    assert (site.run / "told").read_text() == f"stopped {KEY}\n"
+    said = "".join(path.read_text() for path in (site.run / "jobs").glob("*_0.out"))
+    assert said.count("; failed: ") == 1 and f"{logs}" in said and "Read-only file system" in said
+    assert site.call("retry", site.run, KEY, "--site", site.site).returncode == 0
+    site.until(lambda: site.complete(KEY), 300, "the training")
 
 
 @pytest.mark.long
