@@ -254,6 +254,20 @@ def test_a_job_without_a_decision_goes_to_another_node_where_the_site_lets_it(tm
         assert code == 1 and [call for call in calls if " requeue " in call or " update " in call] == expected
 
 
+def test_slurms_term_after_a_requeue_loses_no_change_of_the_next_attempt(tmp_path):
+    job = Job(tmp_path)
+    scontrol = job.commands / "scontrol"
+    ended = scontrol.read_text().replace("\n", '\n[ "$1" = update ] && kill -TERM $$\n', 1)
+    scontrol.write_text(ended)
+    changes = ["ExcNodeList=n2", "StartTime=now+15"]
+    for verdict in (f"requeue||unit|{' '.join(changes)}|n2 is broken", "superseded||unit|ExcNodeList=n2|n2 is broken"):
+        _, _, calls = job.run(verdict, 143)
+        assert "scontrol update JobId=7_0 ExcNodeList=n2" in calls
+        assert ("scontrol update JobId=7_0 StartTime=now+15" in calls) == verdict.startswith("requeue")
+    _, _, calls = job.run("", 1)
+    assert "scontrol update JobId=7_0 ExcNodeList=n1,n9" in calls, "before Python, too"
+
+
 def test_functions_that_others_changed_are_not_executed(tmp_path):
     job, elsewhere = Job(tmp_path), tmp_path / "elsewhere"
     own = job.functions.read_text()

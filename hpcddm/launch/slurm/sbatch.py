@@ -60,7 +60,7 @@ class Sbatch:
             QueueFull: If this user has too many jobs.
             SubmissionRefused: If Slurm refuses the script.
             SchedulerUnreachable: If Slurm does not answer.
-            UserError: If there is no sbatch here.
+            UserError: If this machine lacks sbatch.
         """
         for pause in (*PAUSES, None):
             job, reason = self._call()
