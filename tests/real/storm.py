@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -32,6 +33,8 @@ GENTLE = ("usr2", "term", "scancel", "preemption", "time limit")
 KINDS = (*GENTLE, "sigkill", "slurmd killed", "slurmctld restarted")
 BY_NODES = ("one slurmd killed", "launch refused", "credential expired")
 """These are the fault of a node, and nothing counts against the unit."""
+STOPS = ("full disk", "unwritable logs")
+"""These end the unit, and a person has to mend them; they need root."""
 LAUNCH = "launch"
 """Phase in which the batch script is about to call srun."""
 LONG = [
@@ -81,7 +84,7 @@ def schedule(seed: int, kinds: list[str]) -> list[Disturbance]:
     dice.shuffle(phases)
     for _ in range(10_000):
         dice.shuffle(kinds)
-        hard = [kind not in GENTLE for kind in kinds]
+        hard = [kind not in (*GENTLE, *STOPS) for kind in kinds]
         if not any(one and other for one, other in zip(hard, hard[1:], strict=False)):
             break
     found = []
@@ -394,6 +397,33 @@ class Storm:
         self.repair()
         one.note = "and USR2 while it was down" if tells else "alone"
         return tells
+
+    def _full_disk(self, one: Disturbance) -> None:
+        """A save meets it."""
+        self._stop(one, self.run / KEY / "state", "size=4k")
+
+    def _unwritable_logs(self, one: Disturbance) -> None:
+        """No attempt can be recorded."""
+        self._stop(one, self.run / "logs" / KEY, "ro")
+
+    def _stop(self, one: Disturbance, place: Path, options: str) -> None:
+        """Put another disk over a folder, until its unit ends as promised; then mend it and retry."""
+        job = self.last.job
+        self.until(place.exists, 300, f"{place.name} of {KEY}")
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", place], check=True)
+        try:
+            with suppress(OSError):
+                (place / "ballast").write_bytes(bytes(8192))
+            self.targets[0].send_signal(signal.SIGUSR2)
+            gone = "its job to leave the queue"
+            self.until(lambda: job not in self.slurm("squeue", "-h", "-r", "-o", "%F_%K").split(), 300, gone, every=1)
+        finally:
+            subprocess.run(["umount", "--lazy", place], check=True)
+        said = (self.run / "jobs" / f"{job}.out").read_text().splitlines()[-1]
+        assert "; failed: " in said and str(place.relative_to(self.run)) in said, said
+        one.note = "stopped, mended and retried"
+        done = hpcddm("retry", self.run, KEY, **self.environment)
+        assert done.returncode == 0, done.stdout + done.stderr
 
     def own_nodes(self) -> list[str]:
         """The nodes of the newest attempt on which the neighbour is not."""

@@ -18,6 +18,7 @@ from tests.real.storm import (
     LAUNCH,
     PACED,
     PHASES,
+    STOPS,
     Disturbance,
     Storm,
     schedule,
@@ -26,7 +27,7 @@ from tests.real.storm import (
 )
 
 pytestmark = pytest.mark.slurm
-LONG_ROUNDS = 3
+LONG_ROUNDS = 4
 # At first the neighbour has nodes of its own, so that both nodes of the disturbed one can be lost.
 SHORT = [("slurmd killed", "step"), ("usr2", "imports"), ("sigkill", "save"), ("preemption", "step")]
 EVERY_KIND = [*SHORT[:1], ("time limit", "step"), *SHORT[1:3], ("term", "rendezvous")]
@@ -140,7 +141,8 @@ def test_a_storm_of_sixty_disturbances_half_of_them_by_nodes(home, tmp_path):
 
 
 @pytest.mark.long
-def test_a_storm_of_many_disturbances_at_random_moments(home, tmp_path):
-    storm = storm_of(tmp_path, home, schedule(0, list(KINDS) * LONG_ROUNDS), images=1_000_000)
-    assert len(storm.log) >= 20 and {one.hit for one in storm.log} >= set(PHASES)
+@pytest.mark.root
+def test_a_storm_of_forty_disturbances_at_random_moments_with_full_disks_among_them(home, tmp_path):
+    storm = storm_of(tmp_path, home, schedule(0, [*KINDS, *STOPS] * LONG_ROUNDS), images=1_600_000)
+    assert len(storm.log) == 40 and {one.hit for one in storm.log} >= set(PHASES)
     require_nothing_lost(storm)

@@ -47,9 +47,7 @@ NO_CLUSTER = "echo 'sinfo: fatal: Could not establish a configuration source' >&
 
 def test_auto_refuses_a_slurm_that_does_not_answer_or_is_too_slow_and_says_how_to_force_it(clients, monkeypatch):
     clients(sinfo=DOWN, sbatch="exit 1")
-    with pytest.raises(
-        SchedulerUnreachable, match="does not answer .*Unable to contact .* --site embedded"
-    ):
+    with pytest.raises(SchedulerUnreachable, match="does not answer .*Unable to contact .* --site embedded"):
         load_site("auto")
     assert load_site("embedded").scheduler == "local"
     clients(sinfo="exec sleep 30")
