@@ -5,6 +5,7 @@ import json
 from torch._dynamo.utils import counters
 
 from hpcddm.models.base import prepare_blocks
+from hpcddm.models.compiled_blocks import Compilation
 from tests.models import examples
 
 
@@ -12,7 +13,7 @@ def compared(name: str) -> dict[str, object]:
     """Three steps of a network, plain and compiled."""
     options = {"depth": 3} | ({"condition": "class"} if name == "mmdit" else {})
     plain, compiled = (examples.trained(name, **options).train() for _ in range(2))
-    said = prepare_blocks(compiled, 2, compiled=True)
+    said = prepare_blocks(compiled, 2, Compilation(active=True))
     counters.clear()
     for _ in range(3):
         for model in (plain, compiled):

@@ -15,6 +15,7 @@ from hpcddm.commands.planning.training_memory import memory_line, predict_for_un
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.models.base import prepare_blocks
+from hpcddm.models.compiled_blocks import Compilation
 from tests.helpers import REPOSITORY, tiny
 from tests.models import examples
 
@@ -28,7 +29,7 @@ KEYS = ["train/monolith", "train/expert-00", "train/expert-01", "router/all", "d
 def test_a_pass_on_no_memory_counts_what_lives_in_a_real_one(name, every):
     inputs = (torch.rand(6, 2, 8, 8),) if name == "small_cnn" else examples.batch(6)
     model = examples.trained(name).train()
-    prepare_blocks(model, every, compiled=False)
+    prepare_blocks(model, every, Compilation())
     with LiveBytes([*model.parameters(), *model.buffers(), *inputs]) as live:
         before = live.now
         model(*inputs).float().square().mean().backward()
