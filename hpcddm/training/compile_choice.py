@@ -33,7 +33,8 @@ def choose(resources: JobResources, device: str, flops: float, kept: bool | None
         # A compiled step rounds otherwise, so that the weights would depend on the interruption.
         return Compilation(kept, "compile_blocks: auto, as in the attempt before")
     minutes = flops / resources.ranks / GPU_FLOPS_PER_SECOND / 60
-    estimate = f"compile_blocks: auto, {minutes:.2g} minutes at {GPU_FLOPS_PER_SECOND:.0e} FLOP/s per GPU"
+    speed = f"{GPU_FLOPS_PER_SECOND / 1e12:g} TFLOP/s per GPU"
+    estimate = f"compile_blocks: auto, about {minutes:.0f} minutes at {speed}"
     if minutes < MIN_MINUTES:
         return Compilation(False, f"{estimate} are less than {MIN_MINUTES}")
     return Compilation(True, estimate)

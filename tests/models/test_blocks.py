@@ -73,10 +73,15 @@ def test_compiling_and_zero_3_are_refused_together():
     assert validate(Site, site, "here").resources_for("train").compile_blocks
 
 
+def test_compiled_blocks_are_one_graph_for_each_of_their_classes():
+    for name, options, own in outside.run("compiled", "captured", timeout=120)[0]:
+        assert own == {"graphs": 2 if name == "mmdit" else 1, "breaks": 0}, (name, options)
+
+
 @pytest.mark.long
 def test_blocks_of_a_class_share_what_is_compiled_once_and_give_the_same_gradients(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    found, _ = outside.run("compiled", timeout=580)
+    found, _ = outside.run("compiled", "compared", timeout=580)
     # Three steps compile nothing but the first one's; the router's blocks are the DiT's, MMDiT's last one is another.
     assert {name: own["graphs"] for name, own in found.items()} == {"dit": 1, "router_dit": 0, "mmdit": 2}
     for name, own in found.items():
