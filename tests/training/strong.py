@@ -1,6 +1,6 @@
 """Trainings of a DiT of the strong block by two ranks: in all stages of ZeRO, and with blocks that are compiled.
 
-Prints what came out as JSON. `GPU` makes a CPU one of the devices on which blocks are compiled by default.
+Prints what came out as JSON. `on_gpu` makes a CPU one of the devices on which blocks are compiled by default.
 """
 
 import itertools
