@@ -22,14 +22,17 @@ class JobResources(StrictModel):
     """Maximum number of images per forward pass of a rank; by default the rank's whole share of a batch."""
     checkpoint_blocks: Annotated[int, Field(ge=0)] = 0
     """Interval n of activation checkpointing: every n-th block recomputes its activations; 1 for all, 0 for none."""
-    compile_blocks: bool = False
-    """True to compile the blocks of a network with `torch.compile` at the start of its training."""
+    compile_blocks: Literal["auto", True, False] = "auto"
+    """True to compile the blocks of a network with `torch.compile` at the start of its training.
+
+    'auto' compiles them on GPUs, in trainings of more than some minutes.
+    """
     sync_every_steps: Positive = 16
     """Maximum number of steps between two agreements of the ranks on stops and saves; fewer if steps are slow."""
 
     @model_validator(mode="after")
     def _can_compile(self) -> "JobResources":
-        if self.compile_blocks and self.zero_stage == 3:
+        if self.compile_blocks is True and self.zero_stage == 3:
             raise inner_error(
                 "compile_blocks: true needs zero_stage: 0, 1 or 2; in 3 weights come and go within a block"
             )

@@ -66,12 +66,13 @@ class StrictModel(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        takes_bool = _takes_bool(cls.model_fields[str(info.field_name)].annotation)
+        annotation = cls.model_fields[str(info.field_name)].annotation
+        takes_bool, words = _takes_bool(annotation), [one for one in get_args(annotation) if isinstance(one, str)]
         if isinstance(value, bool) and not takes_bool:
             raise PydanticCustomError("number", "needs a value of another kind")
         # Else 1, 'yes' and 'off' would be truth values.
-        if takes_bool and not isinstance(value, bool | None):
-            raise PydanticCustomError("number", "needs true or false")
+        if takes_bool and not isinstance(value, bool | None) and value not in words:
+            raise PydanticCustomError("number", "needs {words} or false", {"words": ", ".join([*words, "true"])})
         return value
 
 
@@ -207,8 +208,8 @@ def default_of_key(schema: type[StrictModel], key: str) -> Any:
 
 
 def _takes_bool(annotation: Any) -> bool:
-    """Return True if the type is bool, or bool and None."""
-    return bool in (annotation, *get_args(annotation))
+    """Return True if the type is bool, bool and None, or a literal with True."""
+    return bool in (annotation, *get_args(annotation)) or any(one is True for one in get_args(annotation))
 
 
 def _holds_paths(annotation: Any, metadata: Sequence[Any] = ()) -> bool:

@@ -83,7 +83,7 @@ class Resources(JobResources, UnitKeys):
     """Resources that one unit requests; units with equal resources can share an array."""
 
     @property
-    def for_job(self) -> dict[str, int | bool | None]:
+    def for_job(self) -> dict[str, int | bool | str | None]:
         """Values that a job reads, without the keys that only its submission uses."""
         return self.model_dump(include=set(JobResources.model_fields))
 

@@ -20,7 +20,7 @@ class Spec(PlannedUnit):
 
     experiment: dict[str, Any]
     """The experiment, with paths relative to the run."""
-    resources: dict[str, int | bool | None]
+    resources: dict[str, int | bool | str | None]
     """Entries of the site's `Resources`, by name."""
     is_collective: bool = False
     """True for a training: all ranks work, and a later attempt continues it."""
@@ -41,7 +41,7 @@ class Spec(PlannedUnit):
     @property
     def threads(self) -> int:
         """Number of threads per rank."""
-        return self.resources.get("cpus_per_rank") or 1
+        return int(self.resources.get("cpus_per_rank") or 1)
 
     def write(self, run: RunDir) -> Path:
         """Store the spec in the run and return its path."""

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from hpcddm.config.variants import S, Variant
 from hpcddm.data.reader import Reader
-from hpcddm.errors import UserError
+from hpcddm.models.compiled_blocks import Compilation
 
 Images = Float[Tensor, "n c h w"]
 """Clean or noisy x in the space of the data; for classifiers, images in [-1, 1]."""
@@ -113,23 +113,27 @@ class Classifier(Network[S]):
         """Compute the features (N, D) of images (N, C, H, W) in [-1, 1]: the activations before the last layer."""
 
 
-def prepare_blocks(model: nn.Module, every: int, compiled: bool) -> str:
+def prepare_blocks(model: nn.Module, every: int, compilation: Compilation) -> str:
     """Make every so many-th block recompute its activations in the backward pass, and compile all of them.
 
-    every: 0 for no block; a block that recomputes keeps only its inputs (arXiv 1604.06174). Returns a description of
-    the changes, '' for none. A network without blocks is not changed: the keys apply to all trainings of a site. Raises
-    `UserError` if blocks are to be compiled on a machine without a compiler.
+    A network without blocks is not changed: the keys apply to all trainings of a site.
+
+    Args:
+        model: Network to change.
+        every: Interval of blocks that recompute and keep only their inputs (arXiv 1604.06174); 0 for no block.
+        compilation: Compilation of the blocks; inactive afterwards if there are none.
+
+    Returns:
+        A description of the changes; '' for none.
     """
     blocks = list(model.stacked_blocks()) if isinstance(model, Network) else []
     if not blocks:
-        return "no blocks: checkpoint_blocks and compile_blocks change nothing" if every or compiled else ""
-    done = []
-    if compiled:
-        _require_compiler()
-        for block in blocks:
-            # All inputs of a training have one shape, and blocks of one class share what is compiled.
-            block.forward = torch.compile(block.forward, dynamic=False)
-        done.append(f"{len(blocks)} compiled blocks")
+        requested = compilation.active and not compilation.reason
+        compilation.active = False
+        return "no blocks: checkpoint_blocks and compile_blocks change nothing" if every or requested else ""
+    if compilation.active:
+        compilation.wrap(blocks)
+    done = [text] if (text := compilation.describe(len(blocks))) else []
     if every:
         recomputed = blocks[::every]
         for block in recomputed:
@@ -141,14 +145,3 @@ def prepare_blocks(model: nn.Module, every: int, compiled: bool) -> str:
 def _checkpointed(forward: Callable[..., Any], *inputs: Any) -> Any:
     """Run a block and keep its inputs alone for the backward pass; without gradients, just run it."""
     return checkpoint(forward, *inputs, use_reentrant=False) if torch.is_grad_enabled() else forward(*inputs)
-
-
-def _require_compiler() -> None:
-    from torch._inductor.cpp_builder import get_cpp_compiler
-    from torch._inductor.exc import InvalidCxxCompiler
-
-    try:
-        get_cpp_compiler()
-    except InvalidCxxCompiler:
-        advice = "load the module of one in the site's setup, or set compile_blocks: false"
-        raise UserError(f"compile_blocks: this machine has no C++ compiler (g++); {advice}") from None

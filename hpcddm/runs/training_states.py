@@ -146,6 +146,8 @@ class StateDescription(OpenRecord):
     trajectory: str
     format: int = 0
     world_size: int = 1
+    compiled: bool = False
+    """True if the blocks of the network were compiled in the last step."""
     files: list[StateFile] | dict[str, Any] = field(default_factory=list)
     loop: dict[str, Any] = field(default_factory=dict)
 

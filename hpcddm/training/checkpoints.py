@@ -19,6 +19,7 @@ from hpcddm.files import atomic, guarded_writes, nfs_reads
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.files.tensor_file import TensorFile
 from hpcddm.jobs.unit import Unit
+from hpcddm.models.compiled_blocks import Compilation
 from hpcddm.runs import training_states
 from hpcddm.runs.training_states import FORMAT, STATE, StateFile
 from hpcddm.training.engine import Engine, HostCopy
@@ -64,6 +65,8 @@ class Checkpoints:
         self._world_size = unit.ranks.world_size
         self._local_rank = unit.ranks.local_rank
         self._resources = {name: getattr(unit.resources, name) for name in ("zero_stage", "micro_batch")}
+        self.compilation = Compilation()
+        """Compilation of the network's blocks, which later attempts keep."""
         self._attempt = unit.attempt
         # A group of its own: states are written beside the training, whose messages go through others.
         self._group = dist.new_group(backend="gloo", timeout=TIMEOUT)
@@ -231,6 +234,7 @@ class Checkpoints:
             "attempt": self._attempt.number,
             "world_size": self._world_size,
             **self._resources,
+            "compiled": self.compilation.active,
             "files": [asdict(file) for file in files],
             "loop": loop,
         }

@@ -5,7 +5,7 @@ Beside masters.py the only file that knows names which are not DeepSpeed's publi
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import ModuleType
@@ -118,6 +118,10 @@ def patch_engine(engine: "DeepSpeedEngine", trained: Mapping[str, torch.Tensor])
         _handle_tensors_together(engine)
     if engine.fp16_enabled():
         _scale_losses(engine)
+        if engine.zero_optimization_stage() in (1, 2):
+            # The norm is not finite either; a check of each gradient makes the host wait, and then launch the norms.
+            engine.optimizer.check_grad_overflow = False
+            engine.optimizer.get_grad_norm_direct = _norm_of_all
 
 
 def discard_gradients(engine: "DeepSpeedEngine") -> None:
@@ -203,6 +207,13 @@ def _round_weights(optimizer: "BF16_Optimizer") -> None:
 
 def _nothing(*_: object, **__: object) -> None:
     """Do nothing."""
+
+
+def _norm_of_all(gradients: Sequence[torch.Tensor], *_: object) -> torch.Tensor:
+    """Return the L2 norm of the gradients of a group over all ranks, (); -1 if it is not finite, as DeepSpeed does."""
+    total = torch.stack(torch._foreach_norm(list(gradients), 2, dtype=torch.float64)).square().sum().float()
+    dist.all_reduce(total)
+    return torch.where(total.isfinite(), total.sqrt(), -1.0)
 
 
 def _scale_losses(engine: "DeepSpeedEngine") -> None:

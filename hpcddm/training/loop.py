@@ -21,7 +21,7 @@ from hpcddm.models.base import prepare_blocks
 from hpcddm.runs import manifest
 from hpcddm.runs.files import CURVE, WEIGHTS
 from hpcddm.runs.unit_training import ResolvedTraining, UnitTraining
-from hpcddm.training import process_group
+from hpcddm.training import compile_choice, process_group
 from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.engine import Engine
 from hpcddm.training.log import Observer, TrainingLog
@@ -157,8 +157,10 @@ def _start(
     resumable = checkpoints.agree_on_newest()
     if resumable is None and task.initialise is not None:
         task.initialise(model)
-    resources = unit.resources
-    prepared = prepare_blocks(model, resources.checkpoint_blocks, resources.compile_blocks)
+    resources, kept = unit.resources, resumable and bool(resumable[1].get("compiled"))
+    flops = resolved.flops_per_image * training.images
+    checkpoints.compilation = compile_choice.agree(resources, device.type, flops, kept)
+    prepared = prepare_blocks(model, resources.checkpoint_blocks, checkpoints.compilation)
     micro_batches = count_micro_batches(training.batch // unit.ranks.world_size, resources.micro_batch)
     engine = Engine(model, training, unit.ranks, device, resources.zero_stage, micro_batches)
     if resumable is not None:

@@ -23,6 +23,7 @@ from hpcddm.jobs.devices import DTYPES, device_name
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.models.base import prepare_blocks
+from hpcddm.models.compiled_blocks import Compilation
 from hpcddm.models.flops import training_flops, unallocated
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
@@ -184,7 +185,7 @@ class Trainer:
             allow_fp16(1000)
         join_alone("nccl" if setup.target.type == "cuda" else "gloo")
         model = setup.placed()
-        prepare_blocks(model, every, compiled)
+        prepare_blocks(model, every, Compilation(compiled))
         settings = {"images": 10**9, "batch": setup.batch, "learning_rate": 1e-4, "ema_halflife_images": 10_000}
         self.engine = Engine(model, Training(**settings, precision=precision), RANKS, setup.target)
         self.inputs = [one.to(setup.target) for one in setup.inputs(setup.batch)]

@@ -22,6 +22,7 @@ from hpcddm.commands.planning.live_memory import LiveBytes
 from hpcddm.jobs.devices import DTYPES
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.models.base import prepare_blocks
+from hpcddm.models.compiled_blocks import Compilation
 from hpcddm.training import engine as engines
 from hpcddm.training.engine import BUCKET, Engine
 from hpcddm.training.meters import peak_memory_gib
@@ -107,7 +108,7 @@ def measure(own: Configuration, root: Path) -> dict[str, Any]:
         idle, losses, started = _resident(), [], 0.0
         with LiveBytes() as live:
             model = own.build()
-            prepare_blocks(model, own.every, compiled=False)
+            prepare_blocks(model, own.every, Compilation())
             settings = training(precision=own.precision, batch=own.micro_batch * own.parts * own.ranks)
             place = Ranks(rank, rank, own.ranks, 1, "me")
             engine = Engine(model, settings, place, torch.device("cpu"), own.stage, own.parts)

@@ -140,7 +140,7 @@ def test_a_cluster_without_gpus_accounting_and_counted_memory():
     assert "CR_CPU does not count memory" in text and "PreemptMode=REQUEUE" in text and "GraceTime=20" in text
     assert site.resources_for("train").model_dump(exclude_none=True) == {
         "nodes": 2, "ranks_per_node": 1, "cpus_per_rank": 4, "gpus_per_node": 0, "memory_gb": 7, "minutes": 60,
-        "zero_stage": 1, "sync_every_steps": 16, "checkpoint_blocks": 0, "compile_blocks": False,
+        "zero_stage": 1, "sync_every_steps": 16, "checkpoint_blocks": 0, "compile_blocks": "auto",
         "partition": "main",
     }  # fmt: skip
 

@@ -9,6 +9,7 @@ from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
 from hpcddm.models.base import prepare_blocks
+from hpcddm.models.compiled_blocks import Compilation
 from tests.models import examples
 from tests.training import outside
 
@@ -18,7 +19,7 @@ DEPTH = 6
 
 def network(name: str, every: int, modulation: str = "zero", depth: int = 2) -> nn.Module:
     model = examples.trained(name, modulation=modulation, depth=depth).train()
-    prepare_blocks(model, every, compiled=False)
+    prepare_blocks(model, every, Compilation())
     return model
 
 
@@ -58,10 +59,10 @@ def test_without_gradients_nothing_is_recomputed():
 
 
 def test_what_was_done_is_said_and_a_network_without_blocks_stays_as_it_is():
-    said = prepare_blocks(examples.trained("dit", depth=DEPTH), 4, compiled=False)
+    said = prepare_blocks(examples.trained("dit", depth=DEPTH), 4, Compilation())
     assert said == "activations of 2 of 6 blocks recomputed"
     model = examples.trained("small_cnn")
-    assert "no blocks" in prepare_blocks(model, 1, True) and prepare_blocks(model, 0, False) == ""
+    assert "no blocks" in prepare_blocks(model, 1, Compilation(True)) and prepare_blocks(model, 0, Compilation()) == ""
 
 
 def test_compiling_and_zero_3_are_refused_together():
@@ -72,10 +73,15 @@ def test_compiling_and_zero_3_are_refused_together():
     assert validate(Site, site, "here").resources_for("train").compile_blocks
 
 
+def test_compiled_blocks_are_one_graph_for_each_of_their_classes():
+    for name, options, own in outside.run("compiled", "captured", timeout=120)[0]:
+        assert own == {"graphs": 2 if name == "mmdit" else 1, "breaks": 0}, (name, options)
+
+
 @pytest.mark.long
 def test_blocks_of_a_class_share_what_is_compiled_once_and_give_the_same_gradients(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    found, _ = outside.run("compiled", timeout=580)
+    found, _ = outside.run("compiled", "compared", timeout=580)
     # Three steps compile nothing but the first one's; the router's blocks are the DiT's, MMDiT's last one is another.
     assert {name: own["graphs"] for name, own in found.items()} == {"dit": 1, "router_dit": 0, "mmdit": 2}
     for name, own in found.items():

@@ -5,11 +5,14 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from hpcddm.config import variants
 from hpcddm.config.schema import settings_to_hash
 from hpcddm.models import layers
-from tests.models.examples import settings, trained
+from hpcddm.models.flops import forward_flops, training_flops
+from tests.diffusion.spaces.examples import told
+from tests.models.examples import DATA, batch, label, pairwise, settings, trained
 
 STRONG = {"mlp": "swiglu", "norm": "rms", "positions": "rotary", "qk_norm": True}
 WIDTH, HEADS, GRID = 32, 2, 3
@@ -101,3 +104,23 @@ def test_mmdit_has_a_block_of_its_own():
     for key in ("mlp", "norm", "positions"):
         with pytest.raises(ValueError, match=key):
             schema(name="mmdit", size="3B", patch=2, **{key: STRONG[key]})
+
+
+VALUES = {"mlp": ("gelu", "swiglu"), "norm": ("layer", "rms"), "positions": ("sinusoidal", "rotary")}
+VALUES |= {"condition": ("none", "class", "text"), "modulation": ("zero", "single"), "qk_norm": (False, True)}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("options", pairwise(VALUES), ids=label)
+def test_every_two_settings_are_finite_and_cost_what_torch_counts(options, dtype):
+    model, inputs = trained("dit", **options).to(dtype).train(), batch(**options)
+    with FlopCounterMode(display=False) as counter:
+        outputs = model(*inputs)
+        forward = counter.get_total_flops()
+        outputs.sum().backward()
+    values = [outputs, *(parameter.grad for parameter in model.parameters())]
+    assert all(one.isfinite().all() and one.any() for one in values)
+    costs = forward_flops(model, *inputs), training_flops(model, *inputs)
+    assert costs == (forward, counter.get_total_flops()) and 2 * forward < costs[1] <= 3 * forward
+    counted = sum(parameter.numel() for parameter in model.parameters())
+    assert settings("dit", **options).parameters(told(DATA, options["condition"])) == counted

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hpcddm.data.batch import NoisyBatch
 from hpcddm.diffusion.spaces.pixels import pixels_to_values
+from hpcddm.jobs.devices import DTYPES
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.training import deepspeed_patches, loop, step_results
 from hpcddm.training.engine import Engine
@@ -116,17 +117,19 @@ class Pairs(Trainings):
         assert on_ranks(2, work) == [0, 0]
         return json.loads((self.root / "collectives-0").read_text())
 
-    def reads(self) -> int:
+    def reads(self, precision: str) -> int:
         """How often the host reads a value of a tensor, or waits for the device, while rank 0 makes three steps."""
 
         def work(rank: int) -> None:
-            ranks = join(self.root / "reads-store", rank, 2)
-            engine = Engine(build(), training(precision="bf16"), ranks, torch.device("cpu"))
+            ranks = join(self.root / f"reads-{precision}", rank, 2)
+            engine = Engine(build(), training(precision=precision), ranks, torch.device("cpu"))
             waits: list[tuple] = []
             get_accelerator().synchronize = lambda *arguments: waits.append(arguments)
             with Reads() as reads:
                 for step in range(3):
-                    engine.backward(engine.model(torch.ones(4, 1, 8, 8, dtype=torch.bfloat16)).float().square().mean())
+                    engine.backward(
+                        engine.model(torch.ones(4, 1, 8, 8, dtype=DTYPES[precision])).float().square().mean()
+                    )
                     made = engine.step(BATCH * (step + 1))
             (self.root / f"reads-{rank}").write_text(str(reads.count + len(waits) if bool(made) else -1))
             dist.barrier()
@@ -171,7 +174,7 @@ def main(root: Path) -> dict:
             found |= pairs.in_stage(stage, precision, stops)
     watched, deepspeed_patches.DEVICES_WITHOUT_SYNC = deepspeed_patches.DEVICES_WITHOUT_SYNC, ("cpu",)
     found["unwatched"] = pairs.chain("unwatched", [3, 2], [BAD_STEP], precision="bf16", snapshots=SNAPSHOTS)
-    found["read in steps"] = pairs.reads()
+    found["read in steps"] = {precision: pairs.reads(precision) for precision in ("bf16", "fp16")}
     deepspeed_patches.DEVICES_WITHOUT_SYNC = watched
     names = ("world_size", "zero_stage", "micro_batch")
     shapes = [dict(zip(names, shape, strict=True)) for shape in ELASTIC]

@@ -115,6 +115,8 @@ def join(store: Path, rank: int, world_size: int) -> Ranks:
 class Trainings:
     """Trainings of one network on one set of images by so many ranks, each in a folder of its own."""
 
+    build: Callable[[], nn.Module] = staticmethod(build)
+
     def __init__(self, root: Path, world_size: int) -> None:
         self.root, self.reader, self.world_size = root, write_tar(root), world_size
 
@@ -155,7 +157,7 @@ class Trainings:
             )
             loss = self.loss(unit, stop_after if is_last else None, bad_steps if is_last else ())
             seen = Observer(3 * BATCH, lambda model, device: self._look(unit, model)) if looks else None
-            sources = build, loss, batches(self.reader), pixels_to_values, begin if start else None
+            sources = self.build, loss, batches(self.reader), pixels_to_values, begin if start else None
             trained = loop.train(loop.Task(*sources, observer=seen), resolved(settings), unit)
             if rank == 0:
                 (unit.run.root / "facts.json").write_text(json.dumps(trained.results))

@@ -19,6 +19,7 @@ from hpcddm.config.training import Training
 from hpcddm.jobs.devices import DTYPES
 from hpcddm.models.base import Network as BlockNetwork
 from hpcddm.models.base import prepare_blocks
+from hpcddm.models.compiled_blocks import Compilation
 from hpcddm.training import fp32_master_weights
 from hpcddm.training.ema import update_weights
 from hpcddm.training.engine import Engine
@@ -212,7 +213,7 @@ def by_hand(case: Case, settings: Training) -> Course:
 def engine_of(root: Path, case: Case, rank: int, settings: Training) -> Engine:
     """Join the other ranks with an engine of a network that has weights of its own, of which rank 0's count."""
     place, device, model = join(root / "store", rank, case.ranks), torch.device("cpu"), network(case, rank)
-    prepare_blocks(model, case.every, compiled=False)
+    prepare_blocks(model, case.every, Compilation())
     shared = case.stage, case.micro_batches, lambda groups, own: optimizer_of(case, groups, own)
     return Engine(model, settings, place, device, *shared)
 

@@ -60,7 +60,12 @@ def test_a_training_in_any_stage_of_zero_goes_on_where_it_was_and_skips_what_is_
 def test_steps_of_which_the_host_reads_nothing_are_the_same_to_the_bit(found):
     unwatched, whole = found["unwatched"], found["stage 1, bf16, 0 stops"]
     assert unwatched["weights"] == whole["weights"] and unwatched["curve"] == whole["curve"]
-    assert unwatched["facts"] == whole["facts"] and found["read in steps"] == 0
+    assert unwatched["facts"] == whole["facts"] and found["read in steps"]["bf16"] == 0
+
+
+def test_in_fp16_the_host_waits_for_the_norm_of_a_step_and_not_for_each_gradient(found):
+    # In each of three steps once, and before each of the two groups of parameters is clipped.
+    assert found["read in steps"]["fp16"] == 3 * (1 + 2)
 
 
 def test_fp16_on_a_device_without_it_is_refused_with_the_keys_to_set(found, output):

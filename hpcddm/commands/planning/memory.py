@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from hpcddm.commands.planning.live_memory import LiveBytes
 from hpcddm.jobs.devices import DTYPES
 from hpcddm.models.base import prepare_blocks
+from hpcddm.models.compiled_blocks import Compilation
 from hpcddm.models.flops import unallocated
 from hpcddm.models.layers import attend_unfused
 from hpcddm.training.engine import BUCKET
@@ -115,7 +116,7 @@ def peak_of_pass(
     computed.
     """
     model = unallocated(build).to(DTYPES[precision]).train()
-    prepare_blocks(model, every, compiled=False)
+    prepare_blocks(model, every, Compilation())
     own = [one.to("meta") for one in inputs]
     for parameter in model.parameters():
         if parameter.requires_grad and not keeps:

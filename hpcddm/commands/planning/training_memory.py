@@ -4,13 +4,17 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 
+from torch import nn
+
 from hpcddm.commands.planning import memory
 from hpcddm.commands.planning.costs import UnitCosts
 from hpcddm.commands.planning.memory import RankDivision, TensorMemory
 from hpcddm.config.site import Resources, Site
+from hpcddm.models.base import Network
 from hpcddm.models.flops import unallocated
 from hpcddm.pipeline.unit_graph import is_collective
 from hpcddm.runs.unit_keys import MONOLITH, stage_of
+from hpcddm.training import compile_choice
 from hpcddm.training.loop import count_micro_batches
 
 PROCESS_BYTES = 700_000_000
@@ -31,6 +35,8 @@ class RankMemory:
     """Bytes of tensors on the device that trains, at most."""
     parts: TensorMemory
     memory_gb: int
+    blocks: str = ""
+    """What happens to the network's blocks, and why; '' if they run as they are."""
 
     @property
     def host_bytes(self) -> int:
@@ -64,10 +70,17 @@ def predict_for_units(keys: Iterable[str], costs: UnitCosts, site: Site) -> list
             found = RankMemory(
                 *(name, resources.ranks, resources.ranks_per_node, resources.zero_stage, share // parts, on_gpu),
                 *(predicted.peak, predicted, resources.memory_gb),
+                blocks=_describe_blocks(model, resources, costs.flops(work)),
             )
             before = largest.get((name, resources))
             largest[name, resources] = found if before is None or found.peak > before.peak else before
     return list(largest.values())
+
+
+def _describe_blocks(model: nn.Module, resources: Resources, flops: int) -> str:
+    blocks = model.stacked_blocks() if isinstance(model, Network) else ()
+    device = "cuda" if resources.gpus_per_node else "cpu"
+    return compile_choice.choose(resources, device, flops).describe(len(blocks)) if blocks else ""
 
 
 def memory_line(own: RankMemory) -> str:
@@ -80,4 +93,5 @@ def memory_line(own: RankMemory) -> str:
         f"{own.stage}: {own.peak / 1e9:.2g} GB of tensors per rank on the {place} ({text}),"
         f" {own.parts.state_copy / 1e9:.2g} GB more on the host for a state that is saved;"
         f" {own.ranks} ranks, zero_stage {own.zero_stage}, {own.images_at_once} images at once{short}"
+        + (f"; {own.blocks}" if own.blocks else "")
     )

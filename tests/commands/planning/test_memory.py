@@ -15,6 +15,8 @@ from hpcddm.commands.planning.training_memory import memory_line, predict_for_un
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.models.base import prepare_blocks
+from hpcddm.models.compiled_blocks import Compilation
+from hpcddm.training import compile_choice
 from tests.helpers import REPOSITORY, tiny
 from tests.models import examples
 
@@ -28,7 +30,7 @@ KEYS = ["train/monolith", "train/expert-00", "train/expert-01", "router/all", "d
 def test_a_pass_on_no_memory_counts_what_lives_in_a_real_one(name, every):
     inputs = (torch.rand(6, 2, 8, 8),) if name == "small_cnn" else examples.batch(6)
     model = examples.trained(name).train()
-    prepare_blocks(model, every, compiled=False)
+    prepare_blocks(model, every, Compilation())
     with LiveBytes([*model.parameters(), *model.buffers(), *inputs]) as live:
         before = live.now
         model(*inputs).float().square().mean().backward()
@@ -70,6 +72,22 @@ def test_a_plan_knows_the_memory_of_every_training_and_whether_the_site_has_it(t
     assert [own.images_at_once for own in shared] == [2, 2, 2] and shared[0].peak < one[0].peak
     assert "memory_gb" not in memory_line(one[0]) and "zero_stage 1" in memory_line(one[0])
     assert "memory_gb: 1 is less than these 1.4" in memory_line(planned(ranks_per_node=2)[0])
+
+
+def test_a_plan_says_on_gpus_if_blocks_are_compiled_and_why(tmp_path, monkeypatch):
+    def planned(**resources):
+        site = validate(Site, {"name": "here", "scheduler": "local", "resources": resources}, "here")
+        costs = UnitCosts(tiny(tmp_path), COUNTS)
+        return memory_line(predict_for_units(["train/expert-00"], costs, site)[0])
+
+    assert "compile" not in planned() + planned(gpus_per_node=1, compile_blocks=False)
+    reason = "compile_blocks: auto, about 0 minutes at 100 TFLOP/s per GPU"
+    assert planned(gpus_per_node=1).endswith(f"; blocks not compiled ({reason} are less than 10)")
+    monkeypatch.setattr(compile_choice, "MIN_MINUTES", 0)
+    assert planned(gpus_per_node=1).endswith(f" compiled blocks ({reason})")
+    assert planned(gpus_per_node=1, zero_stage=3).endswith(
+        "; blocks not compiled (compile_blocks: auto, zero_stage: 3)"
+    )
 
 
 def test_every_further_average_takes_memory_and_room_in_the_copy_of_a_state(tmp_path):
