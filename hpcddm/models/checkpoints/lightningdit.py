@@ -2,7 +2,7 @@
 
 Time and sign are SiT's. SwiGLU, RMS norms, QK norm and rotary positions are options, which the names of the tensors
 tell. A rotary plane there is a pair of neighbouring values of a head and here the values i and D / 2 + i, so the rows
-of queries and keys change their order. The tables of the rotation are computed and only compared.
+of queries and keys change their order. The tables of the rotation are computed here and only compared.
 """
 
 from dataclasses import replace
@@ -25,8 +25,8 @@ HEAD_NORMS = {"attention.norm_q": "attn.q_norm", "attention.norm_k": "attn.k_nor
 DIRECTION_LOSS = "use_cosine_loss"
 """Setting of the training for a further loss on the direction of the velocity."""
 DIRECTION_NOTE = (
-    "trained with a loss on the direction of the velocity, too, as the published ones: its minimiser is not the"
-    " conditional mean, so train on before experts are combined"
+    "also with a loss on the direction of the velocity, as the published ones: its minimiser is not the conditional"
+    " mean, so train on before experts are combined"
 )
 
 
@@ -58,32 +58,35 @@ class LightningDiT(SiT):
             model = DenoiserModelSettings.model_validate(model.model_dump() | {"positions": positions})
             notes += (f"no tensor tells if queries and keys are rotated: positions are {positions}, as in the target",)
         if stored.arguments.get(DIRECTION_LOSS, True):
-            notes += (DIRECTION_NOTE,)
+            trained = "trained" if DIRECTION_LOSS in stored.arguments else "taken to be trained"
+            notes += (f"{trained} {DIRECTION_NOTE}",)
         if model.positions == "rotary":
             _reorder_planes(tensors, model)
         return tensors, replace(info, model=model, notes=notes)
 
-    def take_more(self, source: RemainingTensors, width: int, depth: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def take_block_parts(
+        self, source: RemainingTensors, width: int, depth: int
+    ) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Take SwiGLU, RMS norms, QK norm and the tables of the rotation, each if any block has it."""
         ours: dict[str, Tensor] = {}
-        told: dict[str, Any] = {}
+        stated: dict[str, Any] = {}
         names = " ".join(source.remaining)
         if ROTATION in names:
-            told |= {"positions": "rotary", "heads": width // _take_rotation(source, width)}
+            stated |= {"positions": "rotary", "heads": width // _take_rotation(source, width)}
         if ".q_norm." in names:
-            told = {"heads": width // _head_of_norm(source, width), "qk_norm": True} | told
-            ours |= _take_norms(source, HEAD_NORMS, width // told["heads"], depth)
+            stated = {"heads": width // _head_of_norm(source, width), "qk_norm": True} | stated
+            ours |= _take_norms(source, HEAD_NORMS, width // stated["heads"], depth)
         if ".norm1." in names:
-            told["norm"] = "rms"
+            stated["norm"] = "rms"
             ours |= _take_norms(source, NORMS, width, depth)
             ours["norm.weight"] = source.take("final_layer.norm_final.weight", width)
         if ".mlp.w12." in names:
-            told["mlp"], hidden = "swiglu", int(SWIGLU_RATIO * width)
+            stated["mlp"], hidden = "swiglu", int(SWIGLU_RATIO * width)
             for block in range(depth):
                 own, theirs = f"trunk.blocks.{block}.mlp", f"blocks.{block}.mlp"
                 ours |= source.take_linear(f"{own}.w12", f"{theirs}.w12", 2 * hidden, width)
                 ours |= source.take_linear(f"{own}.w3", f"{theirs}.w3", width, hidden)
-        return ours, told
+        return ours, stated
 
 
 def _take_norms(source: RemainingTensors, names: dict[str, str], width: int, depth: int) -> dict[str, Tensor]:

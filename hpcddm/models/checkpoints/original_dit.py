@@ -57,9 +57,9 @@ class OriginalDiT(CheckpointLayout[OriginalDiTSettings]):
         depth = source.count("blocks.")
         ours |= source.take_linear("trunk.embed_time.0", "t_embedder.mlp.0", width, FREQUENCIES)
         ours |= source.take_linear("trunk.embed_time.2", "t_embedder.mlp.2", width, width)
-        more, told = self.take_more(source, width, depth)
-        ours |= more
-        layers = {name: layer for name, layer in BLOCK.items() if told.get("mlp") != "swiglu" or "mlp" not in name}
+        parts, stated = self.take_block_parts(source, width, depth)
+        ours |= parts
+        layers = {name: layer for name, layer in BLOCK.items() if stated.get("mlp") != "swiglu" or "mlp" not in name}
         for block in range(depth):
             for name, (theirs, inputs, outputs) in layers.items():
                 names = f"trunk.blocks.{block}.{name}", f"blocks.{block}.{theirs}"
@@ -71,9 +71,11 @@ class OriginalDiT(CheckpointLayout[OriginalDiTSettings]):
         source.finish()
         heads = getattr(like, "heads", None)
         values = {"width": width, "depth": depth, "heads": heads or HEADS.get(width), "patch": patch}
-        return ours, _info(stored, values, told, channels, len(table) - 1, len(ours["head.bias"]), image_size)
+        return ours, _info(stored, values, stated, channels, len(table) - 1, len(ours["head.bias"]), image_size)
 
-    def take_more(self, source: RemainingTensors, width: int, depth: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def take_block_parts(
+        self, source: RemainingTensors, width: int, depth: int
+    ) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Take the tensors of the blocks and of the last norm that the original DiT does not have: none.
 
         Args:
@@ -82,7 +84,7 @@ class OriginalDiT(CheckpointLayout[OriginalDiTSettings]):
             depth: Number of its blocks.
 
         Returns:
-            The tensors by our names, and the settings that they tell.
+            The tensors by our names, and the settings that they state.
         """
         return {}, {}
 
@@ -155,13 +157,13 @@ def _rounding(values: Tensor) -> float:
 def _info(
     stored: CheckpointContent,
     values: dict[str, Any],
-    told: dict[str, Any],
+    stated: dict[str, Any],
     channels: int,
     num_classes: int,
     rows: int,
     image_size: int | None,
 ) -> CheckpointInfo:
-    values = values | told
+    values = values | stated
     if values["heads"] is None:
         raise UserError(f"{stored.path}: width {values['width']} is not a published one; name the heads")
     outputs, rest = divmod(rows, values["patch"] ** 2 * channels)
@@ -170,7 +172,7 @@ def _info(
     model = DenoiserModelSettings.model_validate({"name": "dit", "learned_sigma": outputs == 2, **values})
     notes: tuple[str, ...] = ("the last row of the class table is taken to be the null class",)
     published = HEADS.get(values["width"])
-    if "heads" not in told and values["heads"] != published:
+    if "heads" not in stated and values["heads"] != published:
         others = f"; published networks of this width have {published}" if published else ""
         notes += (f"no tensor tells the number of heads: taken to be {values['heads']}, as in the target{others}",)
     if not str(stored.arguments.get("model")).startswith("DiT"):
