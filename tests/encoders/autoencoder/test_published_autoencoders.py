@@ -33,7 +33,7 @@ def saved(folder, name):
     torch.manual_seed(0)
     blocks = {"down_block_types": ["DownEncoderBlock2D"] * levels, "up_block_types": ["UpDecoderBlock2D"] * levels}
     if name == "e2e_vavae":
-        # The network of LDM, from which it is made, attends at the lowest resolution.
+        # Networks made from LDM's may attend at the lowest resolution, too.
         blocks["down_block_types"][-1], blocks["up_block_types"][0] = "AttnDownEncoderBlock2D", "AttnUpDecoderBlock2D"
     sizes = {"block_out_channels": [8] * levels, "norm_num_groups": 4, "latent_channels": channels}
     peer = AutoencoderKL(**blocks, **sizes, **config).eval().requires_grad_(False)
