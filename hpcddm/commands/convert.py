@@ -1,6 +1,7 @@
 """The verb convert: makes initial weights of an experiment's denoisers from published weights, or a run's."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,9 @@ MOVE_TIMES = (0.1, 0.3, 0.5, 0.7, 0.9)
     help="Experiment that uses the weights: a name or a YAML file.",
 )
 @click.option("--output", type=PATH, default=Path("seed.safetensors"), show_default=True)
-@click.option("--layout", default="auto", show_default=True, help="original_dit, sit, diffusers_dit or hpcddm.")
+@click.option(
+    "--layout", default="auto", show_default=True, help="original_dit, sit, lightningdit, diffusers_dit, hpcddm."
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of new tensors.")
 @click.option("--keep-head", is_flag=True, help="Keep the last layer although its prediction type differs.")
 @click.option("--expert", metavar="EXPERT", help="Number or name of the expert to match, if experts differ.")
@@ -114,7 +117,7 @@ def _described(config: ExpertConfig, data: Any, latents: str | None) -> dict[str
 
 
 def _notes(source: Any, target: Any) -> list[str]:
-    """List differences between source and target beyond single tensors: image size, path, prediction, qk_norm."""
+    """List differences between source and target beyond single tensors: size, path, prediction, qk_norm, block."""
     notes = []
     size = target.data.x_shape.height
     if source.image_size not in (None, size):
@@ -125,6 +128,10 @@ def _notes(source: Any, target: Any) -> list[str]:
         notes.append(f"{before} there, {after} here" + _moves(have.schedule, want.schedule))
     if target.model.qk_norm and not source.model.qk_norm:
         notes.append("qk_norm is new: queries and keys are normalised now, which no tensor can undo")
+    for key, have in asdict(source.model.block).items():
+        want = getattr(target.model.block, key)
+        if have != want:
+            notes.append(f"{key} is {have} there, {want} here: another network, which training must adapt")
     return notes
 
 

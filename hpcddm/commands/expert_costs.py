@@ -1,5 +1,6 @@
-"""Costs of every expert beside the size of its cluster, once the clusters are known: a part of `hpcddm plan`."""
+"""Costs, numbers and times of the experts, and what is known of their clusters: a part of `hpcddm plan`."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,11 +11,14 @@ from hpcddm.config.training import ExpertOverride
 from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_results import list_results
-from hpcddm.runs.unit_keys import EXPERT_LISTS, expert_key
+from hpcddm.runs.unit_keys import EXPERT_LISTS, all_experts, expert_key
 from hpcddm.runs.unit_training import resolve_training
 
 if TYPE_CHECKING:
     from hpcddm.commands.planning.timing import CostEstimate
+
+UNSHIFTED_VALUES = 4096
+"""Number of values of x, 4 x 32 x 32, for which training times need no shift (arXiv 2510.11690)."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,19 @@ def override_lines(experiment: Experiment) -> list[str]:
             rate = f"learning rate {training.learning_rate:g}"
             lines.append(f"expert {expert} sees {training.images:,} images in batches of {training.batch}, {rate}")
     return lines
+
+
+def shift_of_space(experiment: Experiment) -> float:
+    """Compute the shift of training times that fits the number of values of x (arXiv 2403.03206, 2510.11690)."""
+    return math.sqrt(math.prod(experiment.data.x_shape) / UNSHIFTED_VALUES)
+
+
+def shift_line(experiment: Experiment) -> str:
+    """State the shifts of the experts' objectives beside that of the space, which is never set by itself."""
+    chosen = {experiment.expert_config(expert).objective.shift for expert in all_experts(experiment)}
+    values = " x ".join(map(str, experiment.data.x_shape))
+    fits = f"sqrt({values} / {UNSHIFTED_VALUES}) = {shift_of_space(experiment):.3g}"
+    return f"objective.shift {', '.join(f'{shift:g}' for shift in sorted(chosen))}; the size of x suggests {fits}"
 
 
 def cost_line(costs: Sequence[ExpertCost]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpcddm.commands.expert_costs import cost_line, expert_costs, override_lines
+from hpcddm.commands.expert_costs import cost_line, expert_costs, override_lines, shift_line, shift_of_space
 from hpcddm.commands.options import EXPERIMENT, JSON, OVERRIDES, RUN_DIR, SITE
 from hpcddm.commands.terminal import make_table, print_table
 from hpcddm.config.experiment import Experiment
@@ -129,6 +129,7 @@ def print_plan(
             "gpu_remarks": idle,
             "experts": [asdict(cost) for cost in experts],
             "own_numbers": numbers,
+            "shift_of_space": shift_of_space(experiment),
             "few_images": warning,
             "cut_short": cut,
             "passed_over": left_out,
@@ -139,7 +140,7 @@ def print_plan(
         return
     echo(f"{experiment.name} at {site.name}: {len(units)} units, {len(units) - len(missing)} of them complete")
     _print(rows, total, run)
-    echo(f"batch     {images_per_step(experiment)}")
+    echo(f"batch     {images_per_step(experiment)}", f"times     {shift_line(experiment)}")
     _print_collection(images)
     lines = [f"passed over   {line}" for line in passed_over.count_lines(left_out)]
     lines += [f"clusters  {cost_line(experts)}"] if experts else []

@@ -218,7 +218,11 @@ def test_what_was_converted_is_taken_as_a_start_and_what_was_not_is_not(tmp_path
 @pytest.mark.parametrize(
     "options, message, code",
     [
-        (["--layout", "flax"], "--layout flax: valid names are auto, diffusers_dit, hpcddm, original_dit", 2),
+        (
+            ["--layout", "flax"],
+            "--layout flax: valid names are auto, diffusers_dit, hpcddm, lightningdit, original_dit",
+            2,
+        ),
         (["--output", "seed.pt"], "--output seed.pt: the name must end in .safetensors", 2),
         (["experts.model.width=32"], "experts.model.width is 32 and the source's is 64", 1),
         (["--layout", "diffusers_dit"], "config.json: needs whole numbers for num_attention_heads", 1),

@@ -6,7 +6,7 @@ import math
 import pytest
 import yaml
 
-from hpcddm.commands.expert_costs import override_lines
+from hpcddm.commands.expert_costs import override_lines, shift_line, shift_of_space
 from hpcddm.commands.plan import LEGEND
 from hpcddm.commands.planning import benchmark, timing
 from hpcddm.evaluation.result_warnings import NO_GAIN_IMAGES, few_images_warning
@@ -230,10 +230,27 @@ def test_the_page_names_every_stage_every_column_the_source_of_every_time_and_wh
     assert "time      given (1e+09 FLOPs per second and rank): " in done.output
     assert "inodes free" in done.output and "without the stages of unknown time" in done.output
     assert "batch     16 images per step over all 2 experts, 8 each" in done.output.splitlines()
+    assert "times     objective.shift 1; the size of x suggests sqrt(1 x 8 x 8 / 4096) = 0.125" in done.output
     for column in "nodes x ranks|CPUs|GPUs|FLOPs|a unit takes|CPU-h|GPU-h|slots|kept|at work".split("|"):
         assert column in "\n".join(LEGEND), column
     assert all(line in done.output for line in LEGEND)
     assert "over all experts" in " ".join(hpcddm("plan", "--help").output.split())
+
+
+@pytest.mark.parametrize(
+    "channels, factor, side, fits", [(4, 8, 256, 1), (16, 8, 256, 2), (32, 16, 256, 2**0.5), (768, 16, 256, 48**0.5)]
+)
+def test_the_shift_that_fits_a_space_is_said_and_set_nowhere(tmp_path, channels, factor, side, fits):
+    kind = {"name": "diffusers_kl", "channels": channels, "factor": factor, "weights": {"folder": "/nowhere"}}
+    space = {"name": "autoencoder", "autoencoder": kind}
+    extra = [{"clusters": [1], "objective": {"name": "flow_matching", "shift": 3.0}}]
+    sizes = {"data__image_size": side, "data__channels": 3, "data__space": space, "experts__overrides": extra}
+    experiment = tiny(tmp_path, **sizes)
+    assert shift_of_space(experiment) == pytest.approx(fits)
+    assert experiment.experts.objective.shift == 1
+    (side,) = {experiment.data.x_shape.height, experiment.data.x_shape.width}
+    said = f"objective.shift 1, 3; the size of x suggests sqrt({channels} x {side} x {side} / 4096) = {fits:.3g}"
+    assert shift_line(experiment) == said
 
 
 def test_the_own_numbers_of_an_expert_are_planned_and_shown(planned, tmp_path):

@@ -95,7 +95,7 @@ def dump(
         settings = ", ".join(f"{key} {value}" for key, value in shown.items() if key != "name")
         raise UserError(
             "DiTTransformer2DModel is a dit with modulation zero, condition class, no qk_norm and the original block;"
-            f" this is a {model.name}: {settings}"
+            f" this is a {model.name}: {settings}; diffusers has no layout for it, use 'hpcddm publish'"
         )
     table = tensors["trunk.embed_class.weight"]
     more = max(0, num_classes - info.num_classes)

@@ -147,7 +147,10 @@ def _loaded(file: Path, opened: BinaryIO) -> Any:
 
 def _arguments(values: Any) -> dict[str, Any]:
     """Return the arguments of the training that wrote a file, empty where it names none."""
-    arguments = values.get("args") if isinstance(values, Mapping) else None
+    entries = values if isinstance(values, Mapping) else {}
+    # LightningDiT keeps its settings by section; those of path and prediction are those of SiT's arguments.
+    config = entries.get("config")
+    arguments = entries.get("args", config.get("transport") if isinstance(config, Mapping) else None)
     arguments = vars(arguments) if isinstance(arguments, argparse.Namespace) else arguments
     return dict(arguments) if isinstance(arguments, Mapping) else {}
 

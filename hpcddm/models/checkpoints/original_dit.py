@@ -31,6 +31,8 @@ BLOCK = {
     "modulation": ("adaLN_modulation.1", 1, 6),
 }
 """Our name of a block's linear layer -> theirs, its inputs and outputs in widths."""
+OTHER_PARTS = (".mlp.w12.", ".norm1.", ".attn.q_norm.", "feat_rope.")
+"""Parts of names by which blocks of LightningDiT differ from those of a DiT."""
 
 
 class OriginalDiTSettings(LayoutSettings):
@@ -55,8 +57,11 @@ class OriginalDiT(CheckpointLayout[OriginalDiTSettings]):
         depth = source.count("blocks.")
         ours |= source.take_linear("trunk.embed_time.0", "t_embedder.mlp.0", width, FREQUENCIES)
         ours |= source.take_linear("trunk.embed_time.2", "t_embedder.mlp.2", width, width)
+        parts, stated = self.take_block_parts(source, width, depth)
+        ours |= parts
+        layers = {name: layer for name, layer in BLOCK.items() if stated.get("mlp") != "swiglu" or "mlp" not in name}
         for block in range(depth):
-            for name, (theirs, inputs, outputs) in BLOCK.items():
+            for name, (theirs, inputs, outputs) in layers.items():
                 names = f"trunk.blocks.{block}.{name}", f"blocks.{block}.{theirs}"
                 ours |= source.take_linear(*names, outputs * width, inputs * width)
         ours |= source.take_linear("modulation", "final_layer.adaLN_modulation.1", 2 * width, width)
@@ -66,12 +71,37 @@ class OriginalDiT(CheckpointLayout[OriginalDiTSettings]):
         source.finish()
         heads = getattr(like, "heads", None)
         values = {"width": width, "depth": depth, "heads": heads or HEADS.get(width), "patch": patch}
-        return ours, _info(stored, values, channels, len(table) - 1, len(ours["head.bias"]), image_size)
+        return ours, _info(stored, values, stated, channels, len(table) - 1, len(ours["head.bias"]), image_size)
+
+    def take_block_parts(
+        self, source: RemainingTensors, width: int, depth: int
+    ) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Take the tensors of the blocks and of the last norm that the original DiT does not have: none.
+
+        Args:
+            source: Tensors of the file.
+            width: Width of the network.
+            depth: Number of its blocks.
+
+        Returns:
+            The tensors by our names, and the settings that they state.
+        """
+        return {}, {}
 
 
 def has_tensors(names: Collection[str]) -> bool:
     """Tell if tensors of these names are those of a DiT, or of a SiT, which has the same ones."""
+    return has_embeddings(names) and not has_other_blocks(names)
+
+
+def has_embeddings(names: Collection[str]) -> bool:
+    """Tell if tensors of these names have the embeddings of a DiT."""
     return "x_embedder.proj.weight" in names and "y_embedder.embedding_table.weight" in names
+
+
+def has_other_blocks(names: Collection[str]) -> bool:
+    """Tell if tensors of these names have parts of blocks that a DiT does not have."""
+    return any(part in name for part in OTHER_PARTS for name in names)
 
 
 def is_of_sit(arguments: dict[str, Any]) -> bool:
@@ -103,9 +133,14 @@ def image_side(source: RemainingTensors, name: str, width: int, patch: int) -> i
         return None
     table = source.take(name, 1, None, width)[0]
     grid = round(len(table) ** 0.5)
-    if grid**2 != len(table) or (table - grid_positions(grid, width)).abs().max() > TABLE_ERROR + _rounding(table):
+    if grid**2 != len(table) or not is_table(table, grid_positions(grid, width)):
         raise UserError(f"{source.place}: '{name}' is not the fixed table of sines and cosines of a square grid")
     return grid * patch
+
+
+def is_table(table: Tensor, ours: Tensor) -> bool:
+    """Tell if a table of sines and cosines in [-1, 1], perhaps in half precision, is ours."""
+    return bool((table - ours).abs().max() <= TABLE_ERROR + _rounding(table))
 
 
 def _rounding(values: Tensor) -> float:
@@ -122,11 +157,13 @@ def _rounding(values: Tensor) -> float:
 def _info(
     stored: CheckpointContent,
     values: dict[str, Any],
+    stated: dict[str, Any],
     channels: int,
     num_classes: int,
     rows: int,
     image_size: int | None,
 ) -> CheckpointInfo:
+    values = values | stated
     if values["heads"] is None:
         raise UserError(f"{stored.path}: width {values['width']} is not a published one; name the heads")
     outputs, rest = divmod(rows, values["patch"] ** 2 * channels)
@@ -135,7 +172,7 @@ def _info(
     model = DenoiserModelSettings.model_validate({"name": "dit", "learned_sigma": outputs == 2, **values})
     notes: tuple[str, ...] = ("the last row of the class table is taken to be the null class",)
     published = HEADS.get(values["width"])
-    if values["heads"] != published:
+    if "heads" not in stated and values["heads"] != published:
         others = f"; published networks of this width have {published}" if published else ""
         notes += (f"no tensor tells the number of heads: taken to be {values['heads']}, as in the target{others}",)
     if not str(stored.arguments.get("model")).startswith("DiT"):

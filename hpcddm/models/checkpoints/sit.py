@@ -6,7 +6,7 @@ time is refitted such that it sees 1 - t: a quarter of the waves that it knew ar
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -33,6 +33,9 @@ class SiTSettings(LayoutSettings):
 class SiT(OriginalDiT):
     """Tensors of a DiT in another convention of time and sign."""
 
+    code: ClassVar[str] = "SiT"
+    """Name of the public code."""
+
     def recognises(self, stored: CheckpointContent) -> bool:
         """Tell if SiT's train.py wrote this file; the tensors alone are those of a DiT."""
         return has_tensors(stored.tensors) and is_of_sit(stored.arguments)
@@ -54,13 +57,13 @@ class SiT(OriginalDiT):
         tensors[f"{TIME}.bias"] = (bias + weight @ constant).to(tensors[f"{TIME}.bias"].dtype)
         flow = ObjectiveSettings.model_validate({"name": "flow_matching"})
         notes = tuple(note for note in info.notes if note != ASSUMED_TO_BE_DIT)
-        return tensors, replace(info, objective=flow, notes=(*notes, *_assumed(stored)))
+        return tensors, replace(info, objective=flow, notes=(*notes, *self._assumed(stored)))
 
-
-def _assumed(stored: CheckpointContent) -> tuple[str, ...]:
-    if PATH in stored.arguments:
-        return ()
-    return ("nothing says how SiT was trained: taken to be the linear path and the velocity, as the published ones",)
+    def _assumed(self, stored: CheckpointContent) -> tuple[str, ...]:
+        if PATH in stored.arguments:
+            return ()
+        taken = "taken to be the linear path and the velocity, as the published ones"
+        return (f"nothing says how {self.code} was trained: {taken}",)
 
 
 def _reversed_waves() -> tuple[Tensor, Tensor]:

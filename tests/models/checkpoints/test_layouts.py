@@ -15,6 +15,7 @@ from hpcddm.models.checkpoints.file_formats import layout
 from hpcddm.models.layers import unpatchify
 from tests.diffusion.spaces.examples import network_data
 from tests.models.checkpoints import public
+from tests.models.checkpoints.published_lightningdit import Published
 
 FILE = Path("weights.pt")
 ORIGINAL = public.random_original()
@@ -53,6 +54,7 @@ def test_every_layout_recognises_its_own_tensors_only():
     kinds = {
         "original_dit": stored(ORIGINAL),
         "sit": stored(ORIGINAL, arguments=public.SIT_ARGUMENTS),
+        "lightningdit": stored(Published().state_dict(), arguments={"path_type": "Linear"}),
         "diffusers_dit": stored(DIFFUSERS),
         "hpcddm": stored(load("original_dit")[0]),
     }
