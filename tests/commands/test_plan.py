@@ -104,7 +104,7 @@ def test_a_unit_that_starts_again_and_takes_longer_than_its_slot_is_warned_of(tm
 
 
 def test_networks_that_are_too_large_for_this_machine_are_counted_and_not_built(planned, monkeypatch):
-    monkeypatch.setattr(timing, "MAX_FLOPS", 1000.0)
+    monkeypatch.setattr(timing, "MAX_IMAGE_FLOPS", 1000.0)
     monkeypatch.setattr(benchmark.Benchmark, "_measure", lambda benchmark, line: 1.0 if "true" not in line else 1 / 0)
     rows, _ = planned(measures=True)
     assert rows["train"]["flops"] > 0 and rows["train"]["unit_hours"] is None

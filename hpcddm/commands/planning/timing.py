@@ -16,8 +16,9 @@ from hpcddm.stages.workload import SAMPLE_WORK, Work
 
 MIN_SHARE_DONE = 0.05
 """Part of its work after which the speed of an attempt counts."""
-MAX_FLOPS = 1e12
-"""Largest number of FLOPs of a step that is measured on a processor, which does some 1e11 per second."""
+STEP_FLOPS, MAX_IMAGE_FLOPS = 1e11, 1e12
+"""FLOPs to which the batch of a step is reduced on a processor, which does some 1e11 per second, and FLOPs of one image
+above which a network is not built there."""
 GIVEN, RECORDED, MEASURED, UNKNOWN = "given", "this run", "benchmark", "unknown"
 
 
@@ -112,16 +113,16 @@ class TimeEstimator:
         return seconds, MEASURED, detail
 
     def _small(self, work: Work, ranks: int, on_gpu: bool) -> Work:
-        """Return a piece of work in batches that a processor measures in about a minute.
+        """Return a piece of work in batches that a processor measures in seconds.
 
-        Raises `UserError` where one image takes longer, before its network is built.
+        Raises `UserError` where one image takes a minute, before its network is built.
         """
         flops = self._costs.flops(work) / max(work.images, 1)
         if on_gpu or not flops:
             return work
-        if flops > MAX_FLOPS:
+        if flops > MAX_IMAGE_FLOPS:
             raise UserError(f"{flops:.1e} FLOPs per image are too many for a measurement here; give --flops-per-second")
-        return replace(work, batch=min(work.batch, max(int(MAX_FLOPS / flops), 1) * ranks))
+        return replace(work, batch=min(work.batch, max(int(STEP_FLOPS / flops), 1) * ranks))
 
     def _weight(self, key: str) -> int:
         work = self._costs.work(key)
