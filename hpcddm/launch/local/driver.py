@@ -5,7 +5,9 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from hpcddm.config.site import Resources
+from hpcddm.errors.printing import printable
 from hpcddm.jobs.activity import read_activity
+from hpcddm.jobs.failure_cause import read_tails
 from hpcddm.jobs.fruitless_attempts import FRUITLESS
 from hpcddm.jobs.outcome import Outcome
 from hpcddm.jobs.stopping import SAVING_SECONDS
@@ -90,11 +92,18 @@ class EmbeddedDriver:
                 continue
             saved = (last.progress.saved_images if last.progress else None) or 0
             if last.is_open and self._may_try_again(item.name, saved):
-                self.progress.say(f"{item.name}: the process died without a word; it is tried again")
+                self.progress.say(f"{item.name}: {self._last_error(job)}; it is tried again")
                 self.waiting.insert(0, item)
                 continue
-            self.failed[item.name] = last.reason or "the process died without a word"
+            self.failed[item.name] = last.reason or self._last_error(job)
             self.progress.failed(item.name, self.failed[item.name])
+
+    def _last_error(self, job: JobId) -> str:
+        """Return the error that a process without a record printed last; its log is kept beside the run's jobs."""
+        *_, line = ["", *read_tails([self.home.jobs / f"{job}_0_log.out"], 0.0).splitlines()]
+        if not line.startswith("error: "):
+            return "the process died without a word"
+        return printable(line.removeprefix("error: "))
 
     def _may_try_again(self, name: str, saved: int) -> bool:
         """Count the deaths of a unit without progress, as the batch script does; saved: images of its newest state."""

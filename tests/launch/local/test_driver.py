@@ -13,6 +13,7 @@ from hpcddm.launch.local.driver import EmbeddedDriver
 from hpcddm.launch.local.machine_gpus import GpuPool
 from hpcddm.launch.submission import decide_units
 from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.runs.job import JobId
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import MONOLITH
 from tests.helpers import FINAL, finish, tiny
@@ -117,3 +118,13 @@ def test_a_unit_whose_process_was_killed_is_tried_again_as_often_as_under_slurm(
     machine, failed = drive(killed={MONOLITH: deaths})
     assert machine.order.count(MONOLITH) == min(deaths + 1, FRUITLESS) == 3 - (deaths == 1)
     assert failed == ({} if ends else {MONOLITH: "the process died without a word"})
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"), [("error: /x: no room\n", "/x: no room"), ("", "the process died without a word")]
+)
+def test_a_process_that_could_leave_no_record_is_reported_with_its_last_error(tmp_path, words, reason):
+    driver = EmbeddedDriver([], RunDir(tmp_path), None, 0, [])
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs/17_0_log.out").write_text(f"note\n{words}")
+    assert driver._last_error(JobId("17")) == reason
