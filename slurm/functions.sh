@@ -28,7 +28,7 @@ change() {
             begin=$(($(date -d "${begin:-now}" +%s) - $(date +%s)))
             change=StartTime=now+$((${change#*+} + (begin > 0 ? begin : 0)))
         fi
-        answer=$(scontrol update JobId="$known_as" "$change" 2>&1) || requeue_decision $code update "$answer"
+        answer=$(unsignalled scontrol update JobId="$known_as" "$change" 2>&1) || requeue_decision $code update "$answer"
     done
 }
 
@@ -114,8 +114,7 @@ run_ranks() {
         code=$?
         cat "$srun_words" >&2
     fi
-    # A command of Slurm that its TERM ended would lose the exclusion of a node, or the wait.
-    trap '' TERM USR1 USR2
+    trap : TERM USR1 USR2
     rm -f "$HPCDDM_STOP_FILE"
 }
 

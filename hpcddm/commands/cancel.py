@@ -107,8 +107,7 @@ def _cancel(
         except UserError as error:
             for token, keys in () if is_foreign else submissions.items():
                 journal.record_not_cancelled(token, keys)
-            count = f"{len(jobs)} jobs were not cancelled: " if len(jobs) > 1 else ""
-            raise type(error)(f"{count}{error}{owner_note(jobs.values(), queued)}") from None
+            raise type(error)(f"{error}{owner_note(jobs.values(), queued)}") from None
 
 
 def _withdraw(home: RunDir, units: tuple[str, ...] | None) -> list[str]:

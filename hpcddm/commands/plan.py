@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 LEGEND = (
     "columns   nodes x ranks, CPUs, GPUs: of one unit; FLOPs, CPU-h, GPU-h, bytes, files: of all units of the stage",
-    "          a unit takes: the longest one; slots: jobs in a row that it needs, each within the site's time limit",
+    "          a unit takes: the longest one; slots: jobs in a row that it needs, each within the site's time limit;",
+    "          none: it starts again in each job and is complete in none",
     "          kept: bytes of results; at work: further bytes while it runs; time from: see `time` below",
 )
 """Meanings of the table's columns."""
@@ -212,7 +213,7 @@ def _cells(row: "StageRow") -> dict[str, object]:
         "a unit takes": _duration(row.unit_hours),
         "CPU-h": _hours(row.cpu_hours),
         "GPU-h": _hours(row.gpu_hours),
-        "slots": row.slots if row.slots and (row.is_resumed or row.slots == 1) else "-",
+        "slots": "-" if row.slots is None else row.slots or "none",
         "kept": format_bytes(row.bytes_kept),
         "at work": format_bytes(row.bytes_working),
         "files": f"{row.files:,}",

@@ -19,7 +19,7 @@ from hpcddm.launch.decision import Decision
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.submission import active_units, decide_units
 from hpcddm.loading.content_hashes import with_content_hashes
-from hpcddm.loading.last_command import last_site_file, stored_command
+from hpcddm.loading.last_command import repaired_site_file, stored_command
 from hpcddm.pipeline.unit_graph import needed_by, plan_units
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
@@ -83,16 +83,17 @@ def retry(
 
 def _last_site_and_template(run: RunDir, trust_run: bool) -> tuple[Site, dict[str, str]]:
     """Return site and template of the last submission; the site as its file is now, if the user has repaired it."""
-    site, parts = trusted_site_and_template(_last_site(run), run, trust_run)
-    path = last_site_file(run)
-    repaired = load_site(str(path)) if path else site
-    # Earlier retries have changed the resources of single units.
-    kept = {key: values for key, values in site.stages.items() if "/" in key and key not in repaired.stages}
-    repaired = repaired.model_copy(update={"stages": repaired.stages | kept})
-    is_same = repaired.model_dump(mode="json") == site.model_dump(mode="json")
-    if repaired.name != site.name or is_same:
+    name = _last_site(run)
+    site, parts = trusted_site_and_template(name, run, trust_run)
+    path = repaired_site_file(run, name)
+    if path is None:
         return site, parts
-    echo(f"{path} has changed since the last submission, and counts as it is now")
+    repaired = load_site(str(path))
+    if repaired.name != site.name:
+        text = f"{path} is now that of another site, {repaired.name}; this retry uses the run's copy of {site.name}"
+        echo(step("hpcddm", "retry", run.root, "--site", path, reason=text))
+        return site, parts
+    echo(f"{path} was written since the last submission, and counts as it is now, without resources of earlier retries")
     return repaired, parts
 
 

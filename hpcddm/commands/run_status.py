@@ -15,9 +15,9 @@ from hpcddm.jobs.activity import read_activity
 from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.launch.base import Job, create_launcher, site_from_journal
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
-from hpcddm.launch.slurm.early_failures import find_early_failures
+from hpcddm.launch.slurm.early_failures import find_early_failures, printed_reason
 from hpcddm.launch.unit_observation import UnitObservation, has_vanished, lacked_inputs
-from hpcddm.loading.last_command import repeat_commands, resubmit_step, stored_command
+from hpcddm.loading.last_command import repeat_commands, resubmit_step, stored_command, submitted_folder
 from hpcddm.pipeline.state import ALIVE, NOT_BEGUN, TO_SUBMIT, State
 from hpcddm.pipeline.unit_graph import needed_by, plan_units
 from hpcddm.pipeline.unit_states import UnitStatus, check_stale, survey_units
@@ -230,7 +230,9 @@ def scan_run(run: RunDir, queue: QueueAnswer) -> RunStatus:
         vanished += [key] if has_vanished(observed) else []
         waiting |= {key} if rows[-1].state == State.STOPPED and lacked_inputs(observed) else set()
     reasons = expert_origins(run, [row.unit for row in rows if row.state == State.COMPLETE])
-    reasons |= {key: end.text for key, end in find_early_failures(submissions, vanished).items()}
+    home = submitted_folder(run)
+    early = find_early_failures(submissions, vanished)
+    reasons |= {key: printed_reason(end, home) or end.text for key, end in early.items()}
     rows = [replace(row, reason=reasons.get(row.unit, row.reason)) for row in rows]
     rows = add_causes(rows, states, waiting)
     open_units = [status.unit for status in states.values() if status.state is not State.COMPLETE]

@@ -19,7 +19,7 @@ class ExitCode(IntEnum):
     NEEDS_ACTION = 3
     """`wait`, `status --exit-code`: incomplete, and nothing continues without you; `status` says why"""
     SCHEDULER_UNREACHABLE = 4
-    """the scheduler does not answer, so job states are unknown; nothing was submitted; try again"""
+    """the scheduler does not answer, so job states are unknown; try again: nothing is submitted twice"""
     UNDER_WAY = 5
     """`status --exit-code`, and `wait` at its `--timeout`: incomplete, and jobs are queued or running"""
     WATCHDOG = 70
@@ -50,7 +50,7 @@ class ConfigError(UserError):
 
 
 class SchedulerUnreachable(UserError):
-    """Error for a scheduler that does not answer, so job states are unknown; nothing was submitted."""
+    """Error for a scheduler that does not answer, so job states are unknown."""
 
     exit_code = ExitCode.SCHEDULER_UNREACHABLE
 

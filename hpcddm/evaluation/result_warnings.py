@@ -1,6 +1,7 @@
 """Warnings about the results of a run, in one list that its page, the terminal and `submit` share."""
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hpcddm.config.experiment import Experiment
@@ -25,7 +26,10 @@ BOUNDED = ("precision", "density")
 
 
 def result_warnings(
-    experiment: Experiment, metrics: Mapping[str, Any], costs: "Mapping[str, TrainingCost]"
+    experiment: Experiment,
+    metrics: Mapping[str, Any],
+    costs: "Mapping[str, TrainingCost]",
+    skipped: Mapping[str, int] = MappingProxyType({}),
 ) -> list[str]:
     """List reasons to doubt the figures of a report, a sentence each.
 
@@ -33,10 +37,11 @@ def result_warnings(
         experiment: Experiment of the run.
         metrics: Content of metrics.json.
         costs: Training of every unit, by its key.
+        skipped: Steps of a unit's training whose gradient was not finite, by its key.
     """
     few = few_images_warning(experiment)
     of_figures = [*_of_infinity(metrics), *_of_chance(metrics), *_of_beyond_real(metrics), *_of_disagreement(metrics)]
-    return [*of_figures, *_of_skipped(experiment, costs), *_of_passes(experiment, costs), *([few] if few else [])]
+    return [*of_figures, *_of_skipped(experiment, skipped), *_of_passes(experiment, costs), *([few] if few else [])]
 
 
 def few_images_warning(experiment: Experiment) -> str | None:
@@ -140,14 +145,14 @@ def _of_disagreement(metrics: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _of_skipped(experiment: Experiment, costs: "Mapping[str, TrainingCost]") -> list[str]:
+def _of_skipped(experiment: Experiment, skipped: Mapping[str, int]) -> list[str]:
     warnings = []
-    for key, cost in ((key, cost) for key, cost in costs.items() if cost.skipped_steps):
+    for key, count in skipped.items():
         settings = resolve_training(experiment, key).settings
         steps = settings.images // settings.batch
-        if cost.skipped_steps > MANY_SKIPPED * steps:
+        if count > MANY_SKIPPED * steps:
             warnings.append(
-                f"{key} skipped {cost.skipped_steps} of its {steps} steps, whose gradients were not finite: lower its"
+                f"{key} skipped {count} of its {steps} steps, whose gradients were not finite: lower its"
                 f" learning_rate, {settings.learning_rate:g}{FP16_REMARK if settings.precision == 'fp16' else ''}"
             )
     return warnings

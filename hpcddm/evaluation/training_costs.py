@@ -30,8 +30,6 @@ class TrainingCost:
     """None for units that have no list of their own."""
     other_clusters: int = 0
     """Samples of other clusters on which an expert is trained, too."""
-    skipped_steps: int = 0
-    """Steps whose gradient was not finite."""
 
     @property
     def passes(self) -> float | None:
@@ -54,9 +52,7 @@ def training_costs(experiment: Experiment, inputs: Mapping[str, Manifest]) -> di
         by_key[STUDENT] = _cost(experiment, STUDENT, round(flops_budget.teacher_flops(experiment, inputs)))
     if ROUTER in inputs:
         by_key[ROUTER] = _of_router(experiment, inputs, [own["samples"] for own in lists])
-    return {
-        key: replace(cost, skipped_steps=inputs[key].results.get("skipped_steps", 0)) for key, cost in by_key.items()
-    }
+    return by_key
 
 
 def _of_router(experiment: Experiment, inputs: Mapping[str, Manifest], sizes: list[int]) -> TrainingCost:

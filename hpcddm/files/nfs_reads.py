@@ -13,16 +13,18 @@ from hpcddm.files import checked_reads
 
 
 def list_names(folder: Path) -> list[str]:
-    """List the names in a folder as the server has them now; empty if it is missing."""
+    """List the names in a folder as the server has them now; empty if it is missing, or hidden from this user."""
     try:
         return os.listdir(folder)
+    except PermissionError:
+        return []
     except (FileNotFoundError, NotADirectoryError):
         # It may be this folder whose own name was looked for too early.
         if folder.parent == folder or folder.name not in list_names(folder.parent):
             return []
     try:
         return os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return []
 
 

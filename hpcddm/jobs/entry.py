@@ -128,12 +128,12 @@ def _try_to_make(
     except InputsNotReady as error:
         return Outcome.WAITING, str(error), error.exit_code
     except UserError as error:
-        attempt.results["final"] = is_final_error(error)
+        attempt.results["final"] = is_final_error(error, run.root)
         return Outcome.FAILED, str(error), error.exit_code
     except BaseException as error:
         with suppress(OSError):
             traceback.print_exc()
-        attempt.results["final"] = is_final_error(error)
+        attempt.results["final"] = is_final_error(error, run.root)
         return Outcome.FAILED, printable(f"{type(error).__name__}: {error}".splitlines()[0], MAX_LINE_CHARACTERS), 1
 
 

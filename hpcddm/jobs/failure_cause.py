@@ -3,7 +3,9 @@
 import errno
 import os
 import re
+import shutil
 import socket
+import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -112,6 +114,8 @@ PERSISTENT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errn
 FULL_DISK = re.compile("No space left on device|Disk quota exceeded|Read-only file system|StorageFull")
 """Pattern of the persistent errors of a disk in the messages of libraries, which do not raise `OSError`."""
 PROBE_BYTES = 65536
+NODE_DISK_BYTES = 1 << 24
+"""Free bytes below which a node's own disk counts as full."""
 TAIL_BYTES, MAX_RANKS = 4096, 100_000
 
 
@@ -151,23 +155,34 @@ class Cause:
     """True if another attempt would fail in the same way."""
 
 
-def is_final_error(error: BaseException) -> bool:
+def is_final_error(error: BaseException, root: Path) -> bool:
     """Return True if another attempt would fail in the same way, until the user acts.
 
-    These are the errors that are written for users, unless a temporary error of a file caused them, and all errors of
-    files that persist, in whichever rank, stage or library.
+    These are the errors that are written for users, unless a temporary error of a file caused them, and errors of the
+    run's files that persist, in whichever rank, stage or library. Another node may have room on its own disk.
+
+    Args:
+        error: The error.
+        root: Folder of the run.
     """
     chain: list[BaseException] = [error]
     while chain[-1].__cause__:
         chain.append(chain[-1].__cause__)
-    numbers = [each.errno for each in chain if isinstance(each, OSError)]
-    if numbers:
-        return any(number in PERSISTENT_ERRORS for number in numbers)
-    return isinstance(error, UserError) or FULL_DISK.search(str(error)) is not None
+    of_files = [each for each in chain if isinstance(each, OSError)]
+    persists = any(each.errno in PERSISTENT_ERRORS for each in of_files)
+    if isinstance(error, UserError):
+        return persists or not of_files
+    places = [str(each.filename) for each in of_files if each.filename]
+    if places:
+        return persists and any(Path(place).is_relative_to(root) for place in places)
+    is_full = persists or FULL_DISK.search(str(error)) is not None
+    return is_full and shutil.disk_usage(tempfile.gettempdir()).free > NODE_DISK_BYTES
 
 
 def write_error(folder: Path) -> OSError | UserError | None:
-    """Return the error on writing a small file into a folder; None if it can be written."""
+    """Return the error on writing a small file into a folder, or into the one where it belongs; None for none."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
     probe = folder / f".probe.{atomic.unique_suffix()}"
     try:
         with open(guarded_writes.open_file(probe, os.O_WRONLY | os.O_CREAT), "wb") as file:
@@ -218,7 +233,7 @@ def find_cause(
     output: str = "",
     oom_kills: int = 0,
     down: Sequence[str] = (),
-    write_error: Exception | None = None,
+    write_error: OSError | UserError | None = None,
 ) -> Cause | None:
     """Find the cause of a failed attempt.
 
@@ -257,7 +272,8 @@ def find_cause(
     if write_error:
         text = write_error.strerror if isinstance(write_error, OSError) else str(write_error)
         reason = f"the ranks could leave no record in {folder}: {text}; make it writable, or room on its disk"
-        return Cause(reason, is_final=is_final_error(write_error))
+        is_final = isinstance(write_error, UserError) or write_error.errno in PERSISTENT_ERRORS
+        return Cause(reason, is_final=is_final)
     for ending in killed:
         return Cause(
             f"out of memory on {ending.node}, it seems: rank {ending.rank} was killed without a word", is_memory=True

@@ -12,8 +12,8 @@ from hpcddm.runs import training_states
 
 FRUITLESS = 3
 """Number of attempts in a row without progress after which a unit gives up."""
-UNRECORDED = re.compile("unrecorded-attempts:([0-9]{1,3})")
-"""Pattern of a job's comment: the number of its last attempts in a row that could not be recorded."""
+UNRECORDED = re.compile("(?P<own>.*?),?unrecorded-attempts:(?P<count>[0-9]{1,3})")
+"""Pattern of a job's comment: the user's own, and the number of the last attempts in a row without a record."""
 
 
 def count_fruitless(tried: list[AttemptRecord], reached: int, ending: JobEnd) -> tuple[int, int]:
@@ -79,13 +79,19 @@ def limit_unrecorded(verdict: Verdict, refusal: str, logs: Path, comment: str) -
     is_resubmit = verdict.decision == Outcome.RESUBMIT
     if not refusal:
         # A resubmitted job has no comment of the earlier one.
-        return verdict if is_resubmit else replace(verdict, changes=f"{verdict.changes} Comment=".strip())
-    count = int(match[1]) + 1 if match else 1
+        own = f"Comment={match['own'] if match else ''}"
+        return verdict if is_resubmit else replace(verdict, changes=f"{verdict.changes} {own}".strip())
+    own = match["own"] if match else comment.removeprefix("(null)")
+    count = int(match["count"]) + 1 if match else 1
     if count >= FRUITLESS:
         text = f"{count} attempts in a row could leave no record below {logs} ({refusal})"
         reason = f"{text}; make that folder writable, or room on its disk; the last one: {verdict.reason}"
         return Verdict(Outcome.GAVE_UP, reason)
-    written, seconds = f"unrecorded-attempts:{count}", wait_seconds(count + 1)
-    more = f"--comment={written} --begin=now+{seconds}" if is_resubmit else f"Comment={written} StartTime=now+{seconds}"
-    reason = f"{verdict.reason}; it could leave no record ({refusal}); it waits {seconds} s"
-    return replace(verdict, changes=f"{verdict.changes} {more}".strip(), reason=reason)
+    written = f"{own},unrecorded-attempts:{count}".removeprefix(",")
+    changes, reason = [f"--comment={written}" if is_resubmit else f"Comment={written}"], verdict.reason
+    if "now+" not in verdict.changes:
+        seconds = wait_seconds(count + 1)
+        changes.append(f"--begin=now+{seconds}" if is_resubmit else f"StartTime=now+{seconds}")
+        reason += f"; it waits {seconds} s"
+    reason += f"; it could leave no record ({refusal})"
+    return replace(verdict, changes=" ".join([*verdict.changes.split(), *changes]), reason=reason)

@@ -62,6 +62,10 @@ class JobEnd:
         slot_ends = self.ends is not None and time.time() > self.ends - self.lead_seconds - EARLY_SECONDS
         return slot_ends or last.ended.get("reason") == ALLOCATION_ENDS or self.job.get("Reason") == "TimeLimit"
 
+    def is_stopped_by_limit(self, last: AttemptRecord) -> bool:
+        """Return True if the time limit ended the attempt, and not an error shortly before it."""
+        return self.job.get("Reason") == "TimeLimit" or (last.outcome == Outcome.STOPPED and self.is_out_of_time(last))
+
     def is_from_outside(self, last: AttemptRecord) -> bool:
         """Return True if something outside ended the attempt; the time limit does not count, because it stays as short.
 

@@ -110,7 +110,8 @@ def _explained(ending: JobEnd, last: AttemptRecord, map_path: Path, granted: All
     cause = _cause(last, srun, map_path, granted, ending.nodes)
     faulty = [name for listed in (cause.nodes if cause else ()) for name in _names(listed)]
     # srun returns the largest exit code; that of the rank that left first says why the others were ended.
-    code = ABANDONED if first_exit_code(srun) == ABANDONED else ending.code
+    first = first_exit_code(srun)
+    code = first if first is not None and ABANDONED in (first, ending.code) else ending.code
     return replace(ending, code=code, cause=cause, faulty=tuple(dict.fromkeys(faulty)))
 
 
@@ -156,11 +157,11 @@ def _verdict(spec: Spec, run: RunDir, tried: list[AttemptRecord], ending: JobEnd
     advised = before.advised_memory_gb() if is_memory and decision in NEEDS_USER else None
     if advised:
         reason = str(step("hpcddm", "retry", run.root, spec.key, "--resource", f"memory_gb={advised}", reason=reason))
-    elif decision == Outcome.GAVE_UP and before.minutes and ending.is_out_of_time(last):
-        text = f"{FRUITLESS} attempts without progress; the last one ended at its limit of {before.minutes} minutes"
-        text += "" if spec.is_collective else ", and such a unit starts again each time"
+    elif decision == Outcome.GAVE_UP and before.minutes and ending.is_stopped_by_limit(last):
+        reason += f", at its limit of {before.minutes} minutes"
+        reason += "" if spec.is_collective else "; such a unit starts again each time"
         more = ("--resource", f"minutes={2 * before.minutes}")
-        reason = str(step("hpcddm", "retry", run.root, spec.key, *more, reason=text))
+        reason = str(step("hpcddm", "retry", run.root, spec.key, *more, reason=reason))
     return Verdict(decision, reason, memory_gb=advised)
 
 
@@ -236,7 +237,7 @@ def decide_requeue(
     reason = ending.cause.reason if ending.cause else str(message)
     if last.ended_well:
         return Outcome.COMPLETE, ""
-    if last.ended.get("final") or (ending.cause and ending.cause.is_final):
+    if last.ended.get("final"):
         return Outcome.FAILED, reason
     if ending.is_withdrawn:
         return Outcome.CANCELLED, "by hpcddm cancel"
@@ -244,6 +245,8 @@ def decide_requeue(
         return Outcome.CANCELLED, "cancelled by scancel"
     if stops:
         return Outcome.STOPPED, f"{stops[0]} says so: remove it and submit again"
+    if ending.cause and ending.cause.is_final and not ending.is_preempted:
+        return Outcome.FAILED, reason
     if last.outcome == Outcome.WAITING:
         return Outcome.WAITING, reason
     own, by_slurm = count_fruitless(attempts, reached, ending)

@@ -110,9 +110,9 @@ def _in_queue(observed: UnitObservation, job: Job) -> tuple[State, str]:
 def _alive(observed: UnitObservation, reason: str) -> tuple[State, str]:
     if observed.is_stop_requested:
         return State.STOPPING, "STOP exists: it ends after its current step"
-    # The clock of the node may be behind; the file system has its own.
+    # The node's clock may be wrong; the file system has its own.
     written = nfs_reads.modified(observed.work.folder / heartbeat.FILE_NAME)
-    silence = time.time() - max(observed.work.beat.time, written) if observed.work.beat else 0.0
+    silence = time.time() - (written or observed.work.beat.time) if observed.work.beat else 0.0
     if silence > SILENCE_SECONDS:
         return State.RUNNING, f"no sign of life for {round(silence / 60)} minutes"
     return State.RUNNING, reason

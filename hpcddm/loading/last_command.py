@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hpcddm.config import trusted_submissions
-from hpcddm.config.package_data import is_file_path
+from hpcddm.config.package_data import find_data_folder, is_file_path
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import NextStep
 from hpcddm.files import atomic, checked_reads
@@ -16,6 +16,8 @@ from hpcddm.runs import group_permissions
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import is_sweep
+
+SITES = "slurm/sites"
 
 
 @dataclass(frozen=True)
@@ -85,13 +87,25 @@ def last_site(run: RunDir) -> str | None:
     return str(Path(typed.folder, name)) if is_file_path(name) else name
 
 
-def last_site_file(run: RunDir) -> Path | None:
-    """Return the site file of the user's own last command for a run, which may have been repaired; None if unknown."""
-    name, typed = last_site(run), stored_command(run)
-    if name is None or typed is None:
+def repaired_site_file(run: RunDir, name: str) -> Path | None:
+    """Return the site file of the user's own last command for a run if it was written since the last submission.
+
+    Args:
+        run: The run.
+        name: Name of the site, for a command that names none.
+
+    Returns:
+        The file, where the command would find it; None without one.
+    """
+    typed = stored_command(run)
+    if typed is None or not trusted_submissions.is_known(run.root, asdict(typed)):
         return None
-    path = Path(name) if is_file_path(name) else Path(typed.folder, "slurm/sites", f"{name}.yaml")
-    return path if path.is_file() and trusted_submissions.belongs_to_user(path) else None
+    given = last_site(run) or name
+    folders = (Path(typed.folder), Path(typed.folder, SITES), find_data_folder() / SITES)
+    places = [Path(given)] if is_file_path(given) else [folder / f"{given}.yaml" for folder in folders]
+    path = next((place for place in places if place.is_file() and trusted_submissions.belongs_to_user(place)), None)
+    submitted = max((submission.time for submission in Journal(run.journal).submissions()), default=0.0)
+    return path if path and path.stat().st_mtime > submitted else None
 
 
 def submitted_folder(run: RunDir) -> RunDir:

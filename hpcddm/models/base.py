@@ -113,6 +113,11 @@ class Classifier(Network[S]):
         """Compute the features (N, D) of images (N, C, H, W) in [-1, 1]: the activations before the last layer."""
 
 
+def has_blocks(model: nn.Module) -> bool:
+    """Return True if a network has blocks that can recompute and be compiled."""
+    return isinstance(model, Network) and bool(list(model.stacked_blocks()))
+
+
 def prepare_blocks(model: nn.Module, every: int, compilation: Compilation) -> str:
     """Make every so many-th block recompute its activations in the backward pass, and compile all of them.
 

@@ -17,7 +17,7 @@ from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.outcome import Outcome
 from hpcddm.jobs.unit import Unit
 from hpcddm.jobs.watchdog import Watchdog
-from hpcddm.models.base import prepare_blocks
+from hpcddm.models.base import has_blocks, prepare_blocks
 from hpcddm.runs import manifest
 from hpcddm.runs.files import CURVE, WEIGHTS
 from hpcddm.runs.unit_training import ResolvedTraining, UnitTraining
@@ -159,7 +159,8 @@ def _start(
         task.initialise(model)
     resources, kept = unit.resources, resumable and bool(resumable[1].get("compiled"))
     flops = resolved.flops_per_image * training.images
-    checkpoints.compilation = compile_choice.agree(resources, device.type, flops, kept)
+    if has_blocks(model):
+        checkpoints.compilation = compile_choice.agree(resources, device.type, flops, kept)
     prepared = prepare_blocks(model, resources.checkpoint_blocks, checkpoints.compilation)
     micro_batches = count_micro_batches(training.batch // unit.ranks.world_size, resources.micro_batch)
     engine = Engine(model, training, unit.ranks, device, resources.zero_stage, micro_batches)

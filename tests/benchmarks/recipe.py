@@ -1,21 +1,26 @@
 """Ratios of ensemble to monolith with the plain and the strong block: python -m tests.benchmarks.recipe SETTING ...
 
 SETTING is a finished run of experiments/sweeps/recipe.yaml. Rows of trainings with the plain block that are not among
-them come from docs/results/budget.csv, which has the same images, noise and recipe.
+them come from docs/results/budget.csv, which has the same images, noise and recipe. Writes docs/results/recipe.svg.
 """
 
 import csv
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+from matplotlib import style
+from matplotlib.figure import Figure
 from scipy.special import stdtrit
 
+from hpcddm.evaluation.sweep_results.plot import COLOURS
 from hpcddm.files import checked_reads
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import MONOLITH_ARM, REPORT
+from tests.benchmarks.budget_figure import LOOK, NO_DATE
 from tests.benchmarks.tables import given_runs, print_header, print_row
 from tests.benchmarks.velocities import errors
 from tests.helpers import REPOSITORY
@@ -24,7 +29,7 @@ PLAIN, STRONG = "plain", "strong"
 GUIDANCE = {MONOLITH_ARM: 1.5, "top-1": 1.5, "per-trajectory": 2.5}
 """Scales of the plain block, as budget_tuning and budget_guidance chose them at this budget."""
 BUDGET = "122880"
-METRICS = ("fd", "kid")
+METRICS, ARMS = ("fd", "kid"), ("top-1", "per-trajectory")
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,26 @@ def interval(logs: list[float]) -> str:
         return f"{math.exp(mean):.2f}"
     half = float(stdtrit(len(logs) - 1, 0.975) * np.std(logs, ddof=1) / math.sqrt(len(logs)))
     return f"{math.exp(mean):.2f} ({math.exp(mean - half):.2f} to {math.exp(mean + half):.2f})"
+
+
+def draw(logs: dict[tuple[str, str], dict[str, list[float]]], file: Path) -> None:
+    """Draw the ratio of every seed, and their geometric mean, by metric, arm and block."""
+    with style.context(["default", LOOK | {"svg.hashsalt": "recipe"}]):
+        figure = Figure(figsize=(6, 2.4), layout="constrained")
+        for axes, metric in zip(figure.subplots(1, len(METRICS)), METRICS, strict=True):
+            for place, arm in enumerate(ARMS):
+                for block, colour, shift in ((PLAIN, COLOURS[0], -0.12), (STRONG, COLOURS[1], 0.12)):
+                    ratios = np.exp(logs[metric, arm][block])
+                    label = f"{block} block" if not place else None
+                    axes.plot(np.full(len(ratios), place + shift), ratios, "o", color=colour, markersize=4, label=label)
+                    mean = math.exp(float(np.mean(logs[metric, arm][block])))
+                    axes.plot([place + shift - 0.08, place + shift + 0.08], [mean, mean], color=colour)
+            axes.axhline(1, color="0.45", linestyle=(0, (4, 2)), linewidth=1)
+            axes.set(
+                xticks=range(len(ARMS)), xticklabels=ARMS, xlim=(-0.5, 1.5), ylabel=f"{metric.upper()} / monolith's"
+            )
+        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        figure.savefig(file, metadata=NO_DATE[".svg"])
 
 
 def main() -> None:

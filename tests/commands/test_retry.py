@@ -1,6 +1,7 @@
 """The verb retry: only what failed, with the stored experiment and site."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -63,20 +64,37 @@ def test_it_follows_the_template_of_the_submission_from_every_folder(run, queue,
     assert queue.template_parts == OWN
 
 
-def test_a_repaired_site_file_counts_and_what_earlier_retries_changed_is_kept(run, queue, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    site = queue.site.model_dump(mode="json")
-    (tmp_path / "mine.yaml").write_text(json.dumps(site | {"setup": ["module load wrong"]}))
-    store_command(SubmitCommand(["tiny", "--site", "mine.yaml"], str(tmp_path)), run)
-    retry(run, "--resource", "minutes=120")
+def minutes_of_expert(queue):
+    minutes = {array.resources.minutes for array in queue.submitted if EXPERT in array.keys}
     queue.submitted.clear()
-    (tmp_path / "mine.yaml").write_text(json.dumps(site | {"setup": ["module load right"]}))
+    return minutes
+
+
+PLACES = [("mine.yaml", "mine.yaml"), ("mine", "mine.yaml"), ("mine", "slurm/sites/mine.yaml"), (None, "north.yaml")]
+
+
+@pytest.mark.parametrize(("given", "file"), PLACES)
+def test_a_site_file_that_was_repaired_since_the_last_submission_counts(run, queue, tmp_path, monkeypatch, given, file):
+    path = tmp_path / "work" / file
+    path.parent.mkdir(parents=True)
+    site = queue.site.model_dump(mode="json")
+    path.write_text(json.dumps(site | {"setup": ["module load wrong"]}))
+    os.utime(path, (1, 1))
+    words = ["tiny", *(["--site", given] if given else [])]
+    store_command(SubmitCommand(words, str(tmp_path / "work")), run)
+    assert "was written since" not in retry(run, "--resource", "minutes=120") and minutes_of_expert(queue) == {120}
+    assert "was written since" not in retry(run) and minutes_of_expert(queue) == {120}, "kept"
+    path.write_text(json.dumps(site | {"setup": ["module load right"]}))
     monkeypatch.chdir("/")
-    said = retry(run)
-    assert f"{tmp_path}/mine.yaml has changed since the last submission" in said
+    assert f"{path} was written since the last submission" in retry(run) and minutes_of_expert(queue) == {60}
     assert json.loads(run.site(queue.site.name).read_text())["setup"] == ["module load right"]
-    assert {array.resources.minutes for array in queue.submitted if EXPERT in array.keys} == {120}
-    assert "has changed" not in retry(run)
+    assert "was written since" not in retry(run)
+
+
+def test_a_site_file_that_was_renamed_meanwhile_is_named_with_the_option(run, queue, tmp_path):
+    store_command(SubmitCommand(["tiny", "--site", "mine.yaml"], str(tmp_path)), run)
+    (tmp_path / "mine.yaml").write_text(json.dumps(queue.site.model_dump(mode="json") | {"name": "south"}))
+    assert f"is now that of another site, south; this retry uses the run's copy of {queue.site.name}" in retry(run)
 
 
 def test_in_the_folder_of_the_run_its_own_files_are_no_word_of_the_users(run, queue, monkeypatch, tmp_path):

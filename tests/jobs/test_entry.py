@@ -73,7 +73,8 @@ def test_rank_0_says_so_and_every_rank_says_why_it_failed(ended, result, rank, e
 FULL, GONE = OSError(28, "No space left on device"), OSError(116, "Stale file handle")
 ENDINGS = [
     (FULL, True),
-    (PermissionError(13, "Permission denied", "/data"), True),
+    (PermissionError(13, "Permission denied", "run/report"), True),
+    (PermissionError(13, "Permission denied", "/scratch/of-this-node"), False),
     (RuntimeError("SafetensorError: IoError: No space left on device (os error 28)"), True),
     (GONE, False),
     (RuntimeError("no luck"), False),
@@ -84,6 +85,8 @@ ENDINGS = [
 @pytest.mark.parametrize("stage", ["train", "draw"])
 @pytest.mark.parametrize(("error", "is_final"), ENDINGS)
 def test_the_cause_decides_about_another_attempt_and_not_the_stage(ended, tmp_path, error, is_final, stage):
+    if isinstance(error, OSError) and error.filename:
+        error = type(error)(error.errno, error.strerror, str(tmp_path / error.filename))
     ended(error, stage=stage)
     record = next((tmp_path / "run/logs").rglob("ended.json"))
     assert json.loads(record.read_text())["final"] == is_final

@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import redirect_stdout
 from dataclasses import replace
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -17,12 +18,12 @@ from hpcddm.jobs import requeue_policy
 from hpcddm.jobs.attempt import BEGUN, ENDED, VERDICT, list_attempts
 from hpcddm.jobs.attempt_records import AttemptRecord
 from hpcddm.jobs.failure_cause import Cause
-from hpcddm.jobs.fruitless_attempts import FRUITLESS
+from hpcddm.jobs.fruitless_attempts import FRUITLESS, limit_unrecorded
 from hpcddm.jobs.job_end import JobEnd
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.node_faults import MAX_FAULTS
 from hpcddm.jobs.open_attempt import open_attempt
-from hpcddm.jobs.outcome import Outcome
+from hpcddm.jobs.outcome import Outcome, Verdict
 from hpcddm.jobs.requeue_policy import decide_requeue
 from hpcddm.jobs.spec import Spec
 from hpcddm.runs.journal import Journal
@@ -231,6 +232,23 @@ def test_progress_in_between_starts_the_count_anew(unit):
 PROGRESS = [(0, None), (0, None), (0, 64), (64, None), (64, None), (64, None)]
 
 
+def test_a_rank_that_failed_by_itself_counts_though_another_left_while_it_waited(unit):
+    srun = "srun: error: h1: task 0: Exited with exit code 1\nsrun: error: h1: task 1: Exited with exit code 75\n"
+    assert [unit.attempt(None, code=75, srun=srun)[0] for _ in range(FRUITLESS)][-1] == "gave up"
+
+
+def test_an_error_near_the_end_of_a_slot_is_not_replaced_by_the_time_limit(unit):
+    said = [unit.attempt(CRASHED, job=f"{RUNNING} TimeLimit=00:10:00", slot=60) for _ in range(FRUITLESS)]
+    assert said[-1][0] == "gave up" and "no luck" in said[-1][2] and "minutes" not in said[-1][2]
+
+
+def test_whoever_is_cancelled_on_a_full_disk_is_cancelled(unit):
+    unit.open_attempt(0)
+    with mock.patch.object(requeue_policy, "write_error", return_value=OSError(28, "No space left on device")):
+        decision, _, _ = unit.attempt(code=143, job=RUNNING.replace("RUNNING", "COMPLETING"))
+    assert decision == "cancelled"
+
+
 LEFT = "srun: error: h1: task 1: Exited with exit code 75\nsrun: error: h1: task 0: Killed\n"
 """Messages of srun about a rank that was told to stop while it waited for rank 0."""
 
@@ -385,6 +403,16 @@ def test_a_recorded_attempt_ends_the_count_of_those_without_a_record(unit):
     assert (decision, unit.changes) == ("requeue", "Comment=")
     decision, _, reason = unit.attempt(CRASHED, job=f"{RUNNING} Comment=mine")
     assert (decision, unit.changes) == ("requeue", "")
+
+
+def test_the_users_own_comment_stays_and_a_longer_wait_too():
+    verdict = Verdict(Outcome.REQUEUE, "why", "StartTime=now+480")
+    (first,) = [limit_unrecorded(verdict, "ill disk", Path("logs"), "project-x")]
+    assert first.changes == "StartTime=now+480 Comment=project-x,unrecorded-attempts:1"
+    again = limit_unrecorded(verdict, "ill disk", Path("logs"), "project-x,unrecorded-attempts:2")
+    assert again.decision == Outcome.GAVE_UP
+    after = limit_unrecorded(verdict, "", Path("logs"), "project-x,unrecorded-attempts:1")
+    assert after.changes == "StartTime=now+480 Comment=project-x"
 
 
 def test_a_verdict_that_cannot_be_written_counts_too(unit):

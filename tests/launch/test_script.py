@@ -25,8 +25,8 @@ REFUSED = "scontrol: error: Requested operation is presently disabled"
 
 
 def function(script, name):
-    """One function of a script as it stands there."""
-    return re.search(rf"^{name}\(\) \{{\n.*?^\}}\n", script, re.MULTILINE | re.DOTALL)[0]
+    """One function of a script, as it is there."""
+    return re.search(rf"^{name}\(\) \{{(?: [^\n]*|\n.*?^)\}}\n", script, re.MULTILINE | re.DOTALL)[0]
 
 
 def in_bash(code):
@@ -35,7 +35,7 @@ def in_bash(code):
 
 def patiently(folder, words, seconds, ends="", **site):
     """Try a command that says so and fails for so many seconds: whether it had success, and when that was clear."""
-    code = CLOCK + function(rendered(folder, **site), "patiently")
+    code = CLOCK + "".join(function(rendered(folder, **site), name) for name in ("unsignalled", "patiently"))
     code += f"""
         HPCDDM_STOP_FILE={folder}/stop HPCDDM_ENDS={ends}
         attempt() {{ [ $slept -ge {seconds} ] || {{ printf '{words}\\n'; return 1; }}; }}
@@ -89,7 +89,7 @@ def elsewhere(folder, excluded="(null)", restarts=0, state="JobState=RUNNING Rea
     # All that the trap needs stands above it.
     head = script[: script.index("trap go_elsewhere EXIT")]
     code += re.search(r"^hostnames.*\n", head, re.MULTILINE)[0]
-    code += "".join(function(head, name) for name in ("patiently", "is_cancelled", "go_elsewhere"))
+    code += "".join(function(head, name) for name in ("unsignalled", "patiently", "is_cancelled", "go_elsewhere"))
     (folder / "calls").write_text("")
     in_bash(code + "go_elsewhere")
     return (folder / "calls").read_text().splitlines()

@@ -56,6 +56,13 @@ class UnitCosts:
             self._flops[kind] = self._count(*kind)
         return work.images * self._flops[kind]
 
+    def training_bytes(self, work: Work) -> int:
+        """Count the bytes of a trained network's weights, gradients, moments and average in fp32; 0 for other work."""
+        if not work.is_training:
+            return 0
+        network = unallocated(lambda: self.network(work.network))
+        return 5 * 4 * sum(parameter.numel() for parameter in network.parameters())
+
     def network(self, name: str) -> nn.Module:
         """Build a network, freshly initialised."""
         if name.startswith(DENOISER):

@@ -39,10 +39,10 @@ class StageRow:
     cpu_hours: float | None
     gpu_hours: float | None
     slots: int | None
-    """Number of jobs in a row that the longest unit needs, at the site's time limit; each must fit `minutes`."""
+    """Number of jobs in a row that the longest unit needs, at the site's time limit; 0 if it starts again in each and
+    is complete in none.
+    """
     minutes: int
-    is_resumed: bool
-    """True if the next job continues where the last one ended; otherwise a unit must end within one job."""
     bytes_kept: int
     bytes_working: int
     files: int
@@ -78,19 +78,18 @@ def stage_rows(
             siblings = [unit.key for unit in units if kind_of(unit.key) is kind_of(group[0].key)]
             estimates = [clock.estimate(unit.key, siblings, resources) for unit in group]
             by_key |= {unit.key: estimate for unit, estimate in zip(group, estimates, strict=True)}
-            slots = [_slots(estimate.seconds, resources, site) for estimate in estimates]
+            slots = [_slots(group[0].key, estimate.seconds, resources, site) for estimate in estimates]
             needs = [
                 disk_estimates.estimate_unit(unit, experiment, site, counts, many or 1)
                 for unit, many in zip(group, slots, strict=True)
             ]
-            is_resumed = is_collective(group[0].key)
-            rows.append(_row(name, resources, is_resumed, estimates, slots, sum(needs, DiskSpace())))
+            rows.append(_row(name, resources, estimates, slots, sum(needs, DiskSpace())))
         index = next(row for row in rows if row.stage == SHARD)
         tars = plan_collection(experiment, counts, site, benchmark, (index.units, index.unit_hours), index.bytes_kept)
     return rows, tars, by_key
 
 
-def _slots(seconds: float | None, resources: Resources, site: Site) -> int | None:
+def _slots(key: str, seconds: float | None, resources: Resources, site: Site) -> int | None:
     """Compute the number of jobs in a row that a unit needs; None without a time limit, or without an estimate."""
     if site.scheduler != "slurm" or seconds is None:
         return None
@@ -100,7 +99,8 @@ def _slots(seconds: float | None, resources: Resources, site: Site) -> int | Non
             f"site {site.name}: minutes: {resources.minutes} do not exceed signal_lead_seconds,"
             f" {site.signal_lead_seconds}; no job could make a step"
         )
-    return max(math.ceil(seconds / usable), 1)
+    jobs = max(math.ceil(seconds / usable), 1)
+    return jobs if is_collective(key) else int(jobs == 1)
 
 
 def restarting_units(rows: Sequence[StageRow], site: Site) -> list[str]:
@@ -110,17 +110,12 @@ def restarting_units(rows: Sequence[StageRow], site: Site) -> list[str]:
         f"{row.stage}: a unit takes {row.unit_hours:.3g} hours, and starts again in each job of {row.minutes} minutes;"
         f" give site {site.name} stages: {{{row.stage}: {{minutes: {math.ceil(60 * row.unit_hours + lead)}}}}}"
         for row in rows
-        if not row.is_resumed and row.unit_hours is not None and (row.slots or 1) > 1
+        if row.slots == 0 and row.unit_hours is not None
     ]
 
 
 def _row(
-    name: str,
-    resources: Resources,
-    is_resumed: bool,
-    estimates: Sequence[Any],
-    slots: Sequence[int | None],
-    need: DiskSpace,
+    name: str, resources: Resources, estimates: Sequence[Any], slots: Sequence[int | None], need: DiskSpace
 ) -> StageRow:
     of_each = [None if estimate.seconds is None else estimate.seconds / 3600 for estimate in estimates]
     hours = _together(sum, of_each)
@@ -128,12 +123,11 @@ def _row(
         stage=name,
         units=len(estimates),
         **resources.model_dump(include={"nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_node", "minutes"}),
-        is_resumed=is_resumed,
         flops=_together(sum, [estimate.flops for estimate in estimates]),
         unit_hours=_together(max, of_each),
         cpu_hours=None if hours is None else hours * resources.ranks * resources.cpus_per_rank,
         gpu_hours=None if hours is None else hours * resources.nodes * resources.gpus_per_node,
-        slots=_together(max, slots),
+        slots=0 if 0 in slots else _together(max, slots),
         bytes_kept=need.kept,
         bytes_working=need.working,
         files=need.files,

@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import psutil
+
 from hpcddm.commands.planning.benchmark import Benchmark, describe_machine
 from hpcddm.commands.planning.costs import UnitCosts
 from hpcddm.config.site import Resources
 from hpcddm.errors import UserError
 from hpcddm.jobs.attempt_records import AttemptRecord, read_records
 from hpcddm.jobs.devices import visible_gpus
+from hpcddm.launch.checks.disk_estimates import format_bytes
 from hpcddm.pipeline.unit_graph import is_collective
 from hpcddm.runs.heartbeat import Heartbeat
 from hpcddm.runs.run_dir import RunDir
@@ -122,6 +125,9 @@ class TimeEstimator:
             return work
         if flops > MAX_IMAGE_FLOPS:
             raise UserError(f"{flops:.1e} FLOPs per image are too many for a measurement here; give --flops-per-second")
+        if (needed := self._costs.training_bytes(work)) > psutil.virtual_memory().available:
+            text = f"{format_bytes(needed)} are more than this machine has free for a measurement"
+            raise UserError(f"{text}; give --flops-per-second")
         return replace(work, batch=min(work.batch, max(int(STEP_FLOPS / flops), 1) * ranks))
 
     def _weight(self, key: str) -> int:

@@ -26,7 +26,7 @@ def rows(experiment: Experiment, metrics: dict[str, Any], inputs: dict[str, Mani
         ("Images seen by all experts together", _images_of_experts(experiment)),
         ("Student", _student(experiment) if STUDENT in inputs else ""),
         ("Start", _initial_weights(experiment, inputs)),
-        ("Steps skipped, their gradients not finite", _skipped_steps(inputs)),
+        ("Steps skipped, their gradients not finite", _listed(skipped_steps(inputs))),
         *_of_probes(experiment, inputs),
         ("Router", f"{describe_variant(router.model)}; {_training_of_router(experiment, inputs)}"),
         ("Experts become one velocity by", _combining(experiment)),
@@ -92,10 +92,13 @@ def _initial_weights(experiment: Experiment, inputs: dict[str, Manifest]) -> str
     return "; ".join(lines)
 
 
-def _skipped_steps(inputs: dict[str, Manifest]) -> str:
-    """List the trainings in which a gradient was not finite, with their skipped steps."""
-    skipped = {key: unit.results.get("skipped_steps", 0) for key, unit in inputs.items()}
-    return ", ".join(f"{key} {count}" for key, count in skipped.items() if count)
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{key} {count}" for key, count in counts.items())
+
+
+def skipped_steps(inputs: dict[str, Manifest]) -> dict[str, int]:
+    """Return the numbers of steps whose gradient was not finite, by the key of the training; without zeros."""
+    return {key: count for key, unit in inputs.items() if (count := unit.results.get("skipped_steps", 0))}
 
 
 def _of_probes(experiment: Experiment, inputs: dict[str, Manifest]) -> list[tuple[str, str]]:

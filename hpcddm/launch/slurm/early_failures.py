@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from hpcddm.files import nfs_reads
 from hpcddm.jobs.attempt_records import read_records
+from hpcddm.jobs.failure_cause import read_tails
 from hpcddm.jobs.job_end import parse_job
 from hpcddm.jobs.resource_requests import parse_seconds
 from hpcddm.launch.array_items import ArrayItem
@@ -22,6 +23,8 @@ NODE_FAILURES = ("NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED")
 FAILURES = ("FAILED", *NODE_FAILURES)
 NO_OUTPUT = "0:53"
 """Exit code of a job whose output file slurmd could not open, so that its script never started."""
+PRINTED_VERDICT = re.compile(r"^\S+ \S+: exit code \d+; (?:failed|gave up): (.+)$", re.MULTILINE)
+"""Pattern of the line in which a batch script prints that a unit ended for good."""
 SACCT_FIELDS = "JobID,State,ExitCode,NodeList,ElapsedRaw"
 
 
@@ -78,6 +81,17 @@ def find_early_failures(submissions: list[Submission], units: list[str]) -> dict
     return early
 
 
+def printed_reason(early: EarlyFailure, home: RunDir) -> str:
+    """Return the reason that the batch script printed for the end of a job that could leave no record; '' for none.
+
+    Args:
+        early: The early failure.
+        home: The run, or the folder of a sweep.
+    """
+    said = read_tails([home.jobs / f"{early.job}.out"], 0.0)
+    return next((match[1] for match in reversed(list(PRINTED_VERDICT.finditer(said)))), "")
+
+
 def is_node_fault(early: EarlyFailure, unit: str, submissions: list[Submission], home: RunDir) -> bool:
     """Return True if a node caused an early failure.
 
@@ -91,6 +105,8 @@ def is_node_fault(early: EarlyFailure, unit: str, submissions: list[Submission],
         submissions: All submissions of the journal.
         home: The run, or the folder of a sweep.
     """
+    if printed_reason(early, home):
+        return False
     # If the output's folder is missing on the node, some versions of Slurm create it there instead of refusing.
     if early.is_before_the_script or not nfs_reads.exists(home.jobs / f"{early.job}.out"):
         return True
@@ -128,7 +144,7 @@ def blame_nodes(items: Sequence[ArrayItem], home: RunDir, most: int) -> list[str
     remark = f"Jobs avoid it from now on, for a day (max_excluded_nodes: {most})"
     lines: dict[str, str] = {}
     for name, early in find_early_failures(submissions, vanished).items():
-        lines[name] = f"{name}: {early.text}"
+        lines[name] = f"{name}: {printed_reason(early, home) or early.text}"
         if is_node_fault(early, name, submissions, home):
             journal.record_node_loss(newest[name].uuid, name, early.node)
             lines[name] += f" {remark}"

@@ -37,6 +37,8 @@ from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import key_in_run
 
 TEMPLATE = "slurm/job.sbatch.j2"
+SILENT = re.compile(f"{TRANSIENT.pattern}|gave no answer", re.IGNORECASE)
+"""Pattern of errors that pass when the controller answers again."""
 IGNORED_ERRORS = re.compile("already complet|Invalid job id|Job/step already|is pending")
 """Pattern of scancel's messages about jobs that have ended or that a signal cannot reach yet."""
 
@@ -66,7 +68,9 @@ class SlurmLauncher(QueueLauncher):
         except SlurmMissing as error:
             raise UserError(f"site {self.site.name}: no Slurm is here ({error}); submit from a login node") from None
         except SlurmUnavailable as error:
-            raise self._unreachable(str(error)) from None
+            if SILENT.search(str(error)):
+                raise self._unreachable(str(error)) from None
+            raise UserError(f"site {self.site.name}: Slurm refuses to answer: {error}") from None
         for array in shapes.values():
             try:
                 process = call_slurm(

@@ -14,7 +14,7 @@ from torch import Tensor
 from hpcddm.config.models import SWIGLU_RATIO, DenoiserModelSettings, LayoutSettings
 from hpcddm.errors import UserError
 from hpcddm.models.checkpoints.base import CheckpointContent, CheckpointInfo, RemainingTensors
-from hpcddm.models.checkpoints.original_dit import has_embeddings, has_other_blocks, is_table
+from hpcddm.models.checkpoints.original_dit import has_embeddings, has_other_blocks, is_of_dit, is_table
 from hpcddm.models.checkpoints.sit import SiT
 from hpcddm.models.layers import grid_rotation
 
@@ -41,7 +41,8 @@ class LightningDiT(SiT):
 
     def recognises(self, stored: CheckpointContent) -> bool:
         """Tell if these are the tensors of a DiT with other blocks; without them, SiT has the same tensors."""
-        return has_embeddings(stored.tensors) and has_other_blocks(stored.tensors)
+        is_other = has_other_blocks(stored.tensors) and not is_of_dit(stored.arguments)
+        return has_embeddings(stored.tensors) and is_other
 
     def load(self, stored: CheckpointContent, like: Any) -> tuple[dict[str, Tensor], CheckpointInfo]:
         """Convert the tensors to our names and convention and describe their network.
@@ -50,6 +51,8 @@ class LightningDiT(SiT):
         """
         tensors, info = super().load(stored, like)
         notes, model = info.notes, info.model
+        if "pos_embed" not in stored.tensors:
+            raise UserError(f"{stored.path}: lacks 'pos_embed'; LightningDiT adds this table beside the rotation")
         if (table := stored.tensors.get(f"{ROTATION}cos")) is not None:
             if info.image_size not in (None, model.patch * round(len(table) ** 0.5)):
                 raise UserError(f"{stored.path}: '{ROTATION}cos' and 'pos_embed' are of different grids")

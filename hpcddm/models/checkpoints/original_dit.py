@@ -109,6 +109,11 @@ def is_of_sit(arguments: dict[str, Any]) -> bool:
     return "path_type" in arguments or str(arguments.get("model")).startswith("SiT")
 
 
+def is_of_dit(arguments: dict[str, Any]) -> bool:
+    """Tell if these are arguments of DiT's train.py, whose networks predict noise, by the model's name."""
+    return str(arguments.get("model")).startswith("DiT")
+
+
 def channels_first(rows: Tensor, patch: int) -> Tensor:
     """Reorder rows of a last layer from (row, column, channel) inside a patch to our (channel, row, column).
 

@@ -89,7 +89,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     metrics |= {"not_finite": dict.fromkeys(places, NOT_FINITE)} if places else {}
     costs = training_costs.training_costs(experiment, unit.inputs)
     metrics["protocol"] = protocol.describe(experiment, metrics)
-    metrics["warnings"] = result_warnings(experiment, metrics, costs)
+    metrics["warnings"] = result_warnings(experiment, metrics, costs, run_summary.skipped_steps(unit.inputs))
     atomic.write_json(unit.folder / METRICS, metrics)
     atomic.write_text(unit.folder / PAGE, page.render(_content(experiment, unit, metrics, shown.galleries())))
     kept = ("arms", "floor", "missing_experts", "remark", "leading_metric", "few_images", "warnings")
