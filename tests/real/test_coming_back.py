@@ -92,6 +92,7 @@ def test_a_unit_whose_attempts_can_leave_no_record_ends_with_the_reason_and_so_d
     assert (site.run / "told").read_text() == f"stopped {KEY}\n"
     said = "".join(path.read_text() for path in (site.run / "jobs").glob("*_0.out"))
     assert said.count("; failed: ") == 1 and f"{logs}" in said and "Read-only file system" in said
+    assert "could leave no record" in site.row()["reason"] and str(logs) in site.row()["reason"]
     assert site.call("retry", site.run, KEY, "--site", site.site).returncode == 0
     site.until(lambda: site.complete(KEY), 300, "the training")
 

@@ -14,7 +14,13 @@ from hpcddm.launch.base import ArraySpec, SubmissionRefused
 from hpcddm.launch.slurm import early_failures as module
 from hpcddm.launch.slurm import launcher as slurm_launcher
 from hpcddm.launch.slurm.client import SlurmUnavailable
-from hpcddm.launch.slurm.early_failures import EarlyFailure, blame_nodes, find_early_failures, is_node_fault
+from hpcddm.launch.slurm.early_failures import (
+    EarlyFailure,
+    blame_nodes,
+    find_early_failures,
+    is_node_fault,
+    printed_reason,
+)
 from hpcddm.launch.slurm.slurm_cluster import SlurmCluster, SlurmPartition
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.job import JobId
@@ -97,6 +103,16 @@ def test_the_node_is_to_blame_where_its_like_began_elsewhere(run, is_later):
     token = submit(run)
     begin(run, submit(run, UNITS[1:]) if is_later else token, "n[1-2]")
     assert blames(run)
+
+
+def test_a_job_whose_script_printed_why_its_unit_ended_is_not_the_fault_of_a_node(run):
+    token = submit(run)
+    begin(run, token, "n[1-2]")
+    early, reason = EarlyFailure(JobId("81_0"), "n3", "FAILED", "1:0", 2), "the ranks could leave no record in /x: full"
+    assert blames(run) and printed_reason(early, run) == ""
+    line = f"2026-11-30T12:00:00 81_0: exit code 1; failed: {reason}"
+    (run.jobs / "81_0.out").write_text(f"a word of setup\n{line}\nthe hook's words\n")
+    assert printed_reason(early, run) == reason and not blames(run)
 
 
 def excluded(run, monkeypatch, cluster=None, **site):
