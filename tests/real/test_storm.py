@@ -143,6 +143,6 @@ def test_a_storm_of_sixty_disturbances_half_of_them_by_nodes(home, tmp_path):
 @pytest.mark.long
 @pytest.mark.root
 def test_a_storm_of_forty_disturbances_at_random_moments_with_full_disks_among_them(home, tmp_path):
-    storm = storm_of(tmp_path, home, schedule(0, [*KINDS, *STOPS] * LONG_ROUNDS), images=1_600_000)
+    storm = storm_of(tmp_path, home, schedule(0, [*KINDS, *STOPS] * LONG_ROUNDS), images=240_000)
     assert len(storm.log) == 40 and {one.hit for one in storm.log} >= set(PHASES)
     require_nothing_lost(storm)
