@@ -1,13 +1,14 @@
 """Ratios of ensemble to monolith with the plain and the strong block: python -m tests.benchmarks.recipe SETTING ...
 
 SETTING is a finished run of experiments/sweeps/recipe.yaml. Rows of trainings with the plain block that are not among
-them come from docs/results/budget.csv, which has the same images, noise and recipe. Writes docs/results/recipe.svg.
+them come from docs/results/budget.csv, which has the same images, noise and recipe. Adds the rows to
+docs/results/recipe.csv and draws docs/results/recipe.svg.
 """
 
 import csv
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from matplotlib.figure import Figure
 from scipy.special import stdtrit
 
 from hpcddm.evaluation.sweep_results.plot import COLOURS
-from hpcddm.files import checked_reads
+from hpcddm.files import atomic, checked_reads
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import MONOLITH_ARM, REPORT
@@ -29,6 +30,8 @@ PLAIN, STRONG = "plain", "strong"
 GUIDANCE = {MONOLITH_ARM: 1.5, "top-1": 1.5, "per-trajectory": 2.5}
 """Scales of the plain block, as budget_tuning and budget_guidance chose them at this budget."""
 BUDGET = "122880"
+ROWS = REPOSITORY / "docs/results/recipe.csv"
+"""File of the rows of all seeds that were run so far."""
 METRICS, ARMS = ("fd", "kid"), ("top-1", "per-trajectory")
 
 
@@ -66,6 +69,23 @@ def of_budget() -> Iterable[Figures]:
                 yield Figures(int(row["seed"]), PLAIN, row["arm"], float(row["fd"]), float(row["kid"]))
 
 
+def kept_rows(found: Iterable[Figures]) -> dict[tuple[int, str, str], Figures]:
+    """Add figures to the rows of `ROWS`, which several machines may have made, and return all of them."""
+    rows: dict[tuple[int, str, str], Figures] = {}
+    if ROWS.exists():
+        with open(ROWS, newline="") as file:
+            for row in csv.DictReader(file):
+                loss = float(row["loss"]) if row["loss"] else None
+                own = Figures(int(row["seed"]), row["block"], row["arm"], float(row["fd"]), float(row["kid"]), loss)
+                rows[own.seed, own.block, own.arm] = own
+    rows |= {(one.seed, one.block, one.arm): one for one in found}
+    with atomic.replacing(ROWS) as staged, open(staged, "w", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Figures)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(rows[key]) for key in sorted(rows))
+    return rows
+
+
 def interval(logs: list[float]) -> str:
     """Format the geometric mean of ratios with its 95 % interval over the seeds, by Student's t."""
     mean = float(np.mean(logs))
@@ -98,7 +118,7 @@ def draw(logs: dict[tuple[str, str], dict[str, list[float]]], file: Path) -> Non
 def main() -> None:
     """Print the figures, the ratios to the monolith, and how the strong block moves them."""
     found = {(one.seed, one.block, one.arm): one for one in of_budget()}
-    found |= {(one.seed, one.block, one.arm): one for root in given_runs(__doc__) for one in of_run(RunDir(root))}
+    found |= kept_rows(one for root in given_runs(__doc__) for one in of_run(RunDir(root)))
     print_header("seed", "block", "arm", "FD", "KID", "held-out loss")
     for one in sorted(found.values(), key=lambda one: (one.seed, one.block, one.arm)):
         print_row(
