@@ -2,6 +2,7 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -105,12 +106,19 @@ def test_a_unit_that_starts_again_and_takes_longer_than_its_slot_is_warned_of(tm
     assert "warning   train" not in said
 
 
-def test_networks_that_are_too_large_for_this_machine_are_counted_and_not_built(planned, monkeypatch):
-    monkeypatch.setattr(timing, "MAX_IMAGE_FLOPS", 1000.0)
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("MAX_IMAGE_FLOPS", 1000.0, "too many for a measurement here; give --flops-per-second"),
+        ("psutil.virtual_memory", lambda: SimpleNamespace(available=1000), "more than this machine has free"),
+    ],
+)
+def test_networks_too_large_for_this_machine_are_counted_and_not_built(planned, monkeypatch, name, value, words):
+    monkeypatch.setattr(f"{timing.__name__}.{name}", value)
     monkeypatch.setattr(benchmark.Benchmark, "_measure", lambda benchmark, line: 1.0 if "true" not in line else 1 / 0)
     rows, _ = planned(measures=True)
     assert rows["train"]["flops"] > 0 and rows["train"]["unit_hours"] is None
-    assert "too many for a measurement here; give --flops-per-second" in rows["train"]["time_detail"]
+    assert words in rows["train"]["time_detail"]
 
 
 def test_a_time_limit_shorter_than_the_signal_lead_is_refused(tmp_path, site):
