@@ -21,9 +21,9 @@ from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 from hpcddm.files import guarded_writes, nfs_reads
 from hpcddm.jobs import job_environment
 from hpcddm.jobs.attempt import SUPERSEDED, Attempt, Superseded, is_later_attempt
-from hpcddm.jobs.failure_cause import is_final_error
 from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.outcome import Outcome
+from hpcddm.jobs.persistent_errors import is_final_error
 from hpcddm.jobs.spec import Spec, read_element_map, read_spec
 from hpcddm.jobs.stopping import EXIT_CODE, StopFlag, Stopped
 from hpcddm.jobs.unit import Result, Unit

@@ -31,7 +31,6 @@ from hpcddm.jobs.failure_cause import (
     oom_kills,
     outside_cause,
     read_tails,
-    write_error,
 )
 from hpcddm.jobs.fruitless_attempts import FRUITLESS, count_fruitless, limit_unrecorded, saved_images
 from hpcddm.jobs.job_end import JobEnd, parse_job
@@ -40,6 +39,7 @@ from hpcddm.jobs.node_faults import MAX_FAULTS, avoid_nodes
 from hpcddm.jobs.nodes import Node, hostnames, parse_nodes
 from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.outcome import NEEDS_USER, HookEvent, Outcome, Verdict
+from hpcddm.jobs.persistent_errors import write_error
 from hpcddm.jobs.resource_requests import parse_request, raise_request
 from hpcddm.jobs.spec import Spec, journal_name, read_element_map, read_spec
 from hpcddm.jobs.stopping import EXIT_CODE as ABANDONED

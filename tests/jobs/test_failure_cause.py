@@ -5,8 +5,9 @@ import os
 import pytest
 
 from hpcddm.jobs import failure_cause
-from hpcddm.jobs.failure_cause import TAIL_BYTES, find_cause, oom_kills, read_tails, write_error, write_rank_end
+from hpcddm.jobs.failure_cause import TAIL_BYTES, find_cause, oom_kills, read_tails, write_rank_end
 from hpcddm.jobs.job_environment import Ranks
+from hpcddm.jobs.persistent_errors import write_error
 
 PEER = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:55440"
 NCCL = "DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251, remote process exited or there was a network error"

@@ -17,9 +17,9 @@ from hpcddm.config.site import Resources
 from hpcddm.errors import UserError
 from hpcddm.files import tensors
 from hpcddm.jobs.attempt import Superseded
-from hpcddm.jobs.failure_cause import PERSISTENT_ERRORS
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.open_attempt import open_attempt
+from hpcddm.jobs.persistent_errors import PERSISTENT_ERRORS
 from hpcddm.runs import training_states
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.training.checkpoints import KEPT_STATES, Checkpoints
