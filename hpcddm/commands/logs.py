@@ -56,10 +56,10 @@ def logs(run: RunDir, unit: str, attempt: int | None, rank: int, every: bool, fo
         if attempt is None and _is_ahead(newest, tried)
         else []
     )
-    if not tried and not kept and newest and newest.job and attempt is None:
-        text = f"{run.root}: no attempt at '{unit}', and its job {newest.job} left no output below {run.jobs}"
-        raise UserError(str(step("hpcddm", "status", run.root, reason=text)))
     if not tried and not kept:
+        if newest and newest.job and attempt is None:
+            text = f"{run.root}: no attempt at '{unit}', and its job {newest.job} left no output"
+            raise UserError(str(step("hpcddm", "status", run.root, reason=text)))
         with_logs = sorted(
             str(place.relative_to(run.root / "logs").parent) for place in (run.root / "logs").glob("*/*/attempt-1")
         )

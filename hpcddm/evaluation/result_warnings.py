@@ -1,7 +1,6 @@
 """Warnings about the results of a run, in one list that its page, the terminal and `submit` share."""
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hpcddm.config.experiment import Experiment
@@ -29,7 +28,7 @@ def result_warnings(
     experiment: Experiment,
     metrics: Mapping[str, Any],
     costs: "Mapping[str, TrainingCost]",
-    skipped: Mapping[str, int] = MappingProxyType({}),
+    skipped: Mapping[str, int],
 ) -> list[str]:
     """List reasons to doubt the figures of a report, a sentence each.
 

@@ -74,15 +74,16 @@ def limit_unrecorded(verdict: Verdict, refusal: str, logs: Path, comment: str) -
         comment: Comment of the job.
     """
     match = UNRECORDED.fullmatch(comment)
-    if verdict.decision not in (Outcome.REQUEUE, Outcome.RESUBMIT) or not (refusal or match):
+    own, before = (match["own"], int(match["count"])) if match else (comment.removeprefix("(null)"), 0)
+    # The batch script splits words, and fields at bars.
+    own = re.sub("[^A-Za-z0-9_.,:=@/+-]", "", own)
+    if verdict.decision not in (Outcome.REQUEUE, Outcome.RESUBMIT) or not (refusal or before):
         return verdict
     is_resubmit = verdict.decision == Outcome.RESUBMIT
     if not refusal:
         # A resubmitted job has no comment of the earlier one.
-        own = f"Comment={match['own'] if match else ''}"
-        return verdict if is_resubmit else replace(verdict, changes=f"{verdict.changes} {own}".strip())
-    own = match["own"] if match else comment.removeprefix("(null)")
-    count = int(match["count"]) + 1 if match else 1
+        return verdict if is_resubmit else replace(verdict, changes=f"{verdict.changes} Comment={own}".strip())
+    count = before + 1
     if count >= FRUITLESS:
         text = f"{count} attempts in a row could leave no record below {logs} ({refusal})"
         reason = f"{text}; make that folder writable, or room on its disk; the last one: {verdict.reason}"

@@ -17,7 +17,7 @@ def said(settings, dimension=32, passes=2.0, **arms):
     by_arm = {name.replace("_", "-"): USUAL | own for name, own in ({"monolith": {}} | arms).items()}
     metrics = compared(by_arm, REAL, dimension, step=0.00044) | {"classifier": {"chance": 0.1}}
     costs = {key: TrainingCost(round(100 * passes), 1, 100) for key in (MONOLITH, expert_key(0), expert_key(1))}
-    return result_warnings(settings, metrics, costs)
+    return result_warnings(settings, metrics, costs, {})
 
 
 @pytest.fixture(scope="module")

@@ -407,10 +407,12 @@ def test_a_recorded_attempt_ends_the_count_of_those_without_a_record(unit):
 
 def test_the_users_own_comment_stays_and_a_longer_wait_too():
     verdict = Verdict(Outcome.REQUEUE, "why", "StartTime=now+480")
-    (first,) = [limit_unrecorded(verdict, "ill disk", Path("logs"), "project-x")]
+    first = limit_unrecorded(verdict, "ill disk", Path("logs"), "project-x")
     assert first.changes == "StartTime=now+480 Comment=project-x,unrecorded-attempts:1"
     again = limit_unrecorded(verdict, "ill disk", Path("logs"), "project-x,unrecorded-attempts:2")
     assert again.decision == Outcome.GAVE_UP
+    odd = limit_unrecorded(verdict, "ill disk", Path("logs"), "a|b*$(c)")
+    assert odd.changes.endswith(" Comment=abc,unrecorded-attempts:1"), "words and fields of the batch script"
     after = limit_unrecorded(verdict, "", Path("logs"), "project-x,unrecorded-attempts:1")
     assert after.changes == "StartTime=now+480 Comment=project-x"
 
