@@ -131,11 +131,17 @@ def main() -> None:
         )
     seeds = sorted({seed for seed, block, _ in found if block == STRONG})
     print_header("metric", "arm", "plain / monolith", "strong / monolith", "paired: strong / plain of these ratios")
-    for metric in METRICS:
-        for arm in ("top-1", "per-trajectory"):
-            logs = {block: [_log_ratio(found, seed, block, arm, metric) for seed in seeds] for block in (PLAIN, STRONG)}
-            paired = [strong - plain for strong, plain in zip(logs[STRONG], logs[PLAIN], strict=True)]
-            print_row(metric, arm, interval(logs[PLAIN]), interval(logs[STRONG]), interval(paired))
+    logs = {
+        (metric, arm): {
+            block: [_log_ratio(found, seed, block, arm, metric) for seed in seeds] for block in (PLAIN, STRONG)
+        }
+        for metric in METRICS
+        for arm in ARMS
+    }
+    for (metric, arm), by_block in logs.items():
+        paired = [strong - plain for strong, plain in zip(by_block[STRONG], by_block[PLAIN], strict=True)]
+        print_row(metric, arm, interval(by_block[PLAIN]), interval(by_block[STRONG]), interval(paired))
+    draw(logs, ROWS.with_suffix(".svg"))
     print_header("metric", "monolith: strong / plain")
     for metric in ("fd", "kid", "loss"):
         pairs = [[getattr(found[seed, block, MONOLITH_ARM], metric) for block in (STRONG, PLAIN)] for seed in seeds]

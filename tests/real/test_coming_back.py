@@ -95,6 +95,7 @@ def test_a_unit_whose_attempts_can_leave_no_record_ends_with_the_reason_and_so_d
     assert "could leave no record" in site.row()["reason"] and str(logs) in site.row()["reason"]
     assert site.call("retry", site.run, KEY, "--site", site.site).returncode == 0
     site.until(lambda: site.complete(KEY), 300, "the training")
+    assert site.call("cancel", site.run).returncode == 0
 
 
 @pytest.mark.long

@@ -34,7 +34,11 @@ stages:
 
 
 def level_ids(conf: str) -> None:
-    """Let both clusters give the same id next."""
+    """Let both clusters give the same id next.
+
+    Jobs of earlier tests take ids when their elements start, so their end comes first.
+    """
+    wait_for(lambda: not any(slurm(conf, "squeue", f"--clusters={name}", "-h") for name in (HOME, ANNEX)))
     last = {name: spend_ids(conf, name, 1) for name in (HOME, ANNEX)}
     while len(set(last.values())) > 1:
         behind = min(last, key=last.get)
