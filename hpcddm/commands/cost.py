@@ -19,6 +19,7 @@ from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.local.progress import format_duration
 from hpcddm.launch.slurm.client import SlurmUnavailable
 from hpcddm.launch.slurm.sacct import Execution, executions
+from hpcddm.runs.links import FINISHED_RUN
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import is_sweep, stored_experiment
 
@@ -43,7 +44,8 @@ def cost(run: RunDir, records_only: bool, as_json: bool) -> None:
     spent = list_job_costs(run, from_sacct)
     if is_sweep(run):
         # Shared units are charged to the setting that submitted them, so the sum counts them once.
-        settings = [RunDir(path.parent) for path in sorted(run.root.glob(f"*/{run.experiment.name}"))]
+        folders = [path.parent for path in sorted(run.root.glob(f"*/{run.experiment.name}"))]
+        settings = [RunDir(folder) for folder in folders if folder.name != FINISHED_RUN]
         spent += [
             replace(job_cost, unit=sweep_run.root.name)
             for sweep_run in settings

@@ -63,7 +63,7 @@ from hpcddm.pipeline.state import QUEUED
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import with_relative_paths
-from hpcddm.runs.sweep_index import link_shared_units, write_index
+from hpcddm.runs.sweep_index import link_finished_run, link_shared_units, write_index
 from hpcddm.runs.unit_keys import CATALOG, TABLE
 
 
@@ -196,6 +196,8 @@ def _check(scan: SweepScan, home: RunDir, site: Site) -> None:
 def _store(scan: SweepScan, home: RunDir, launcher: Launcher) -> None:
     """Write index, site, template, links and experiments; not synced, because the same command writes them again."""
     write_index(scan.index, home)
+    if run := scan.sweep_runs[0].finished:
+        link_finished_run(home, run)
     store_site(launcher.site, home)
     store_parts(home, launcher.template_parts)
     set_ranges_aside((item.run, item.unit.key) for item in scan.items if item.name in scan.changed_ranges)

@@ -7,19 +7,25 @@ from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
 from hpcddm.errors.printing import echo
 from hpcddm.evaluation.sweep_results.setting_results import Blocker, blocker_of
+from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.launch.array_items import ArrayItem
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.decision import Decision
 from hpcddm.launch.redo import changed_ranges
 from hpcddm.launch.submission import active_units, decide_units, submitted_jobs
 from hpcddm.launch.sweep_runs import SweepRun, assign_owners, survey_sweep_runs
+from hpcddm.loading.last_command import resubmit_step
 from hpcddm.loading.load_sweep import Sweep
 from hpcddm.pipeline.state import State
+from hpcddm.pipeline.unit_graph import STAGES
 from hpcddm.pipeline.unit_states import UnitStatus
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.runs.sweep_index import SweepIndex, read_index
 from hpcddm.runs.unit_keys import REPORT
+
+BEFORE_EVALUATION = ("hpcddm.stages.data.", "hpcddm.stages.training.")
+"""Rooms of the stages that a sweep takes from a finished run."""
 
 
 @dataclass
@@ -91,6 +97,8 @@ def scan_sweep(
         scan.complete |= {sweep_run.name(key) for key in decision.complete}
         scan.absent |= {sweep_run.name(key) for key in (*decision.elsewhere, *decision.blocked, *decision.refused)}
         scan.recalled |= {job.id: job for job in decision.recalled}
+        if sweep_run.finished:
+            _refuse_unfinished(decision.to_run, sweep_run.finished)
         new = [unit for unit in decision.to_run if sweep_run.name(unit.key) not in named]
         if requested is not None and sweep_run.label not in requested:
             scan.not_requested |= {sweep_run.name(unit.key) for unit in new}
@@ -103,6 +111,12 @@ def scan_sweep(
             scan.items.append(ArrayItem(sweep_run.owner(unit.key), unit, experiment, sweep_run.name(unit.key), needs))
     scan.not_requested -= named
     return scan
+
+
+def _refuse_unfinished(to_run: list[PlannedUnit], run: RunDir) -> None:
+    missing = [unit.key for unit in to_run if type(STAGES[unit.stage]).__module__.startswith(BEFORE_EVALUATION)]
+    if missing:
+        raise ConfigError(str(resubmit_step(run, f"{run.root}: {missing[0]} is not complete: complete the run first")))
 
 
 def _refuse_changes(states: list[UnitStatus], sweep_run: SweepRun, site: Site) -> None:

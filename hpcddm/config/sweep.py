@@ -1,4 +1,4 @@
-"""Schema of a sweep's YAML file: an experiment, the values that are tried, and the labels of its settings."""
+"""Schema of a sweep's YAML file: an experiment or a finished run, the values tried, and the labels of settings."""
 
 import itertools
 import json
@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from hpcddm.config.schema import Name, StrictModel, inner_error
 from hpcddm.files.atomic import digest
 
+EVALUATION = "evaluate."
 MAX_LABEL = 100
 """Largest number of characters of a setting's label: it is a folder's name."""
 
@@ -23,7 +24,9 @@ class SweepFile(StrictModel):
     """Content of a sweep's YAML file; keys are dotted keys of the experiment."""
 
     name: Name
-    experiment: str
+    experiment: str | None = None
+    run: str | None = None
+    """Folder of a finished run whose evaluation is repeated with other settings."""
     set: Setting = {}
     """Values that all settings have in common."""
     grid: dict[str, Values] = {}
@@ -45,6 +48,11 @@ class SweepFile(StrictModel):
                 raise inner_error(f"{key}: is in {place} and in {other}")
         if not (self.grid or self.zip or self.list):
             raise inner_error("needs grid, zip or list: nothing is varied")
+        if (self.experiment is None) == (self.run is None):
+            raise inner_error("needs either experiment or run")
+        for key in (*self.set, *self.varied):
+            if self.run is not None and not key.startswith(EVALUATION):
+                raise inner_error(f"{key}: with run, only keys of {EVALUATION}* can vary; name its experiment instead")
         return self
 
     def _listed_keys(self) -> dict[str, None]:

@@ -9,11 +9,13 @@ from hpcddm.files.atomic import digest
 from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.loading.load_sweep import Sweep
+from hpcddm.pipeline.state import State
 from hpcddm.pipeline.unit_graph import plan_units
-from hpcddm.pipeline.unit_states import UnitStatus, determine_state
+from hpcddm.pipeline.unit_states import UnitStatus, determine_state, survey_units
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.sweep_index import SweepIndex
+from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
+from hpcddm.runs.sweep_index import FINISHED_RUN, SweepIndex
 from hpcddm.runs.unit_keys import stage_of
 
 
@@ -27,7 +29,9 @@ class SweepRun:
     units: list[PlannedUnit]
     identities: dict[str, str]
     owners: dict[str, str] = field(default_factory=dict)
-    """Key of a unit -> label of the setting in whose run it is made."""
+    """Key of a unit -> label of the setting in whose run it is made, or `FINISHED_RUN`."""
+    finished: RunDir | None = None
+    """Finished run from which units are taken."""
 
     def name(self, key: str) -> str:
         """Return a unit's name in the sweep's journal: OWNER/KEY."""
@@ -35,6 +39,8 @@ class SweepRun:
 
     def owner(self, key: str) -> RunDir:
         """Return the run in which a unit is made."""
+        if self.finished and self.owners[key] == FINISHED_RUN:
+            return self.finished
         return RunDir(self.run.root.parent / self.owners[key])
 
 
@@ -48,10 +54,10 @@ def sweep_runs_of(sweep: Sweep, home: RunDir) -> list[SweepRun]:
     for label, experiment in sweep.experiments.items():
         run = RunDir(home.root / label)
         source = experiment.data.source.model_dump_json()
-        experiment = with_content_hashes(experiment, run, contents.get(source))
+        experiment = with_content_hashes(experiment, sweep.run or run, contents.get(source))
         contents[source] = experiment.data.content_hash
         units = plan_units(experiment)
-        sweep_runs.append(SweepRun(label, run, experiment, units, identity_hashes(units)))
+        sweep_runs.append(SweepRun(label, run, experiment, units, identity_hashes(units), finished=sweep.run))
     _refuse_homonyms(sweep_runs)
     return sweep_runs
 
@@ -85,18 +91,35 @@ def identity_hashes(units: Iterable[PlannedUnit]) -> dict[str, str]:
 
 
 def assign_owners(sweep_runs: Iterable[SweepRun], index: SweepIndex) -> None:
-    """Assign an owner to each unit: the first setting that has it; a run that already has a folder of it owns that."""
+    """Assign an owner to each unit: the first setting that has it; a run that already has a folder of it owns that.
+
+    A sweep of a finished run takes from there the units that are complete.
+    """
     sweep_runs = list(sweep_runs)
+    finished = _finished_units(sweep_runs[0].finished)
     begun = {sweep_run.label: _begun_units(sweep_run) for sweep_run in sweep_runs}
-    identities_of = {sweep_run.label: sweep_run.identities for sweep_run in sweep_runs}
+    identities_of = {sweep_run.label: sweep_run.identities for sweep_run in sweep_runs} | {FINISHED_RUN: finished}
     for sweep_run in sweep_runs:
         for key in begun[sweep_run.label]:
             index.owners.setdefault(sweep_run.identities[key], sweep_run.label)
     for sweep_run in sweep_runs:
         for key, identity in sweep_run.identities.items():
-            is_begun = key in begun[sweep_run.label]
-            sweep_run.owners[key] = sweep_run.label if is_begun else index.owners.setdefault(identity, sweep_run.label)
+            if key in begun[sweep_run.label]:
+                sweep_run.owners[key] = sweep_run.label
+            elif finished.get(key) == identity:
+                sweep_run.owners[key] = FINISHED_RUN
+            else:
+                sweep_run.owners[key] = index.owners.setdefault(identity, sweep_run.label)
         _keep_together(sweep_run, identities_of, index)
+
+
+def _finished_units(run: RunDir | None) -> dict[str, str]:
+    """Return the identities of the complete units of a finished run, by key."""
+    if run is None:
+        return {}
+    units = plan_units(with_absolute_paths(stored_experiment(run), run))
+    states, identities = survey_units(units, run), identity_hashes(units)
+    return {key: identity for key, identity in identities.items() if states[key].state is State.COMPLETE}
 
 
 def _keep_together(sweep_run: SweepRun, identities: Mapping[str, Mapping[str, str]], index: SweepIndex) -> None:

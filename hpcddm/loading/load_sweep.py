@@ -15,6 +15,7 @@ from hpcddm.config.validation_errors import Origins
 from hpcddm.errors import ConfigError
 from hpcddm.loading import experiment_defaults
 from hpcddm.loading.load_experiment import read_file, resolve_paths, set_value
+from hpcddm.runs.run_dir import RunDir
 
 FOLDER = "experiments/sweeps"
 
@@ -27,6 +28,8 @@ class Sweep:
     file: Path
     base: Path
     """File of the experiment that its settings vary."""
+    run: RunDir | None
+    """Finished run whose evaluation is repeated; its experiment is the base."""
     settings: dict[str, Setting]
     experiments: dict[str, Experiment]
     folded: list[tuple[str, str]]
@@ -42,15 +45,11 @@ def read_sweep(name: str, base: str | None = None) -> Sweep:
     path = find_yaml(name, FOLDER, "sweep")
     content, own_lines = read_yaml(path)
     file = validate(SweepFile, content, own_lines)
-    # The path of the experiment is relative to the sweep's file.
-    beside = path.parent / file.experiment
-    if base is not None:
-        place = Path(base)
-    else:
-        place = beside if beside.is_file() else find_yaml(file.experiment, "experiments", "experiment")
+    place = Path(base) if base is not None else _base_file(file, path.parent)
     values, origins = _base(file, own_lines, place)
     short = short_names(file.varied)
-    sweep = Sweep(file.name, path, place, {}, {}, [])
+    run = None if file.run is None else RunDir(place.resolve().parent)
+    sweep = Sweep(file.name, path, place, run, {}, {}, [])
     labels: dict[str, str] = {}
     for setting in file.settings():
         label = label_of(setting, short)
@@ -91,6 +90,17 @@ def matching_labels(sweep: Sweep, only: Collection[str]) -> set[str]:
     if not labels:
         raise ConfigError(f"--only {' --only '.join(only)}: no setting of {sweep.file} has these values")
     return labels
+
+
+def _base_file(file: SweepFile, folder: Path) -> Path:
+    """Find the file of the experiment, whose path is relative to the sweep's folder; raises `ConfigError`."""
+    if file.run is None:
+        beside = folder / str(file.experiment)
+        return beside if beside.is_file() else find_yaml(str(file.experiment), "experiments", "experiment")
+    run = next((run for run in (RunDir(folder / file.run), RunDir(Path(file.run))) if run.experiment.is_file()), None)
+    if run is None:
+        raise ConfigError(f"run: {file.run}: no run here, neither relative to {folder} nor to the current folder")
+    return run.experiment
 
 
 def _base(file: SweepFile, own_lines: Origins, place: Path) -> tuple[dict[str, Any], Origins]:

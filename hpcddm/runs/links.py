@@ -11,11 +11,15 @@ from hpcddm.files.guarded_writes import SWEEP_FILE
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.training_states import CONTINUED
 
+FINISHED_RUN = "run"
+"""Link in a sweep's folder to the finished run whose evaluation it repeats; settings' labels differ from it."""
+
 
 def link_above(run: RunDir, key: str, most: int = 8) -> str | None:
     """Check the path to a unit's folder for links.
 
-    In a sweep, the folder of a unit or of its stage may be a relative link to the same folder in another setting's run.
+    In a sweep, the folder of a unit or of its stage may be a relative link to the same folder in another setting's run,
+    or in the finished run that the sweep evaluates.
 
     Args:
         run: The run.
@@ -41,8 +45,9 @@ def link_above(run: RunDir, key: str, most: int = 8) -> str | None:
 def _owner(run: RunDir, inside: str, target: str) -> RunDir | None:
     """Return the setting's run to which a sweep's link points; None for any other link."""
     home, label = run.root.resolve().parent, label_in(target, inside)
-    is_setting = label is not None and (home / SWEEP_FILE).is_file() and not (home / label).is_symlink()
-    return RunDir(home / label) if label and is_setting else None
+    if label is None or not (home / SWEEP_FILE).is_file():
+        return None
+    return RunDir(home / label) if label == FINISHED_RUN or not (home / label).is_symlink() else None
 
 
 def label_in(target: str, inside: str) -> str | None:

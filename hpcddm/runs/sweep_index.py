@@ -11,7 +11,7 @@ from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, checked_reads
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.files.guarded_writes import SWEEP_FILE
-from hpcddm.runs.links import label_in, refusal_reason
+from hpcddm.runs.links import FINISHED_RUN, label_in, refusal_reason
 from hpcddm.runs.run_dir import RunDir
 
 INSIDE = RunDir(Path())
@@ -64,6 +64,19 @@ def read_index(home: RunDir) -> SweepIndex:
 def write_index(index: SweepIndex, home: RunDir) -> None:
     """Store the index in a sweep's folder."""
     atomic.write_json(home.root / SWEEP_FILE, asdict(index))
+
+
+def link_finished_run(home: RunDir, run: RunDir) -> None:
+    """Link the finished run whose evaluation a sweep repeats; its units' links lead through this one.
+
+    Raises:
+        UserError: If there is something else at the link's path.
+    """
+    link, target = home.root / FINISHED_RUN, os.path.relpath(run.root.resolve(), home.root.resolve())
+    require(link.is_symlink() or not link.exists(), f"{link} must be a link to the sweep's run; remove it")
+    if not link.is_symlink() or os.readlink(link) != target:
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
 
 
 def link_shared_units(run: RunDir, owners: Mapping[str, str]) -> None:

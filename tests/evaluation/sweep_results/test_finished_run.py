@@ -1,0 +1,134 @@
+"""Sweeps of a finished run: only what evaluates is made, and the run stays as it is."""
+
+import csv
+import shutil
+
+import pytest
+import yaml
+
+from hpcddm.launch.submission import store_experiment
+from hpcddm.loading.content_hashes import with_content_hashes
+from hpcddm.loading.load_experiment import load_experiment
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.links import FINISHED_RUN, link_above
+from hpcddm.runs.run_dir import RunDir
+from tests import whole_runs
+from tests.evaluation.sweep_results.taking import names
+from tests.foreign_cases import tree_digest
+from tests.helpers import FINAL, finish
+
+STEPS = {"grid": {"evaluate.steps": [3, 4]}}
+
+
+@pytest.fixture
+def done(write, tmp_path):
+    """A finished run of the tiny experiment, beside a sweep's file."""
+    write()
+    run = RunDir(tmp_path / "done")
+    experiment = with_content_hashes(load_experiment(str(tmp_path / "tiny.yaml")), run)
+    run.root.mkdir()
+    store_experiment(experiment, run)
+    finish(plan_units(experiment), run)
+    return run
+
+
+def of_run(**keys):
+    """Keys of the file of a sweep of the finished run."""
+    return {"experiment": None, "run": "done"} | keys
+
+
+def test_only_what_evaluates_is_submitted_and_all_else_leads_to_the_run(sweep, done, home):
+    before = tree_digest(done.root)
+    queue, said = sweep(values=of_run(**STEPS))
+    assert sorted(names(queue)) == sorted([*(f"steps={n}/{key}" for n in (3, 4) for key in FINAL), "table/all"])
+    assert f"2 settings, {len(plan_units_of(done)) + len(FINAL)} units" in said
+    setting = RunDir(home.root / "steps=3")
+    for unit in plan_units_of(done):
+        is_taken = unit.key not in FINAL
+        assert setting.unit(unit.key).exists() == is_taken and link_above(setting, unit.key) is None, unit.key
+        assert not is_taken or setting.unit(unit.key).samefile(done.unit(unit.key)), unit.key
+    assert tree_digest(done.root) == before
+
+
+def plan_units_of(run):
+    """The units of the finished run."""
+    return plan_units(load_experiment(str(run.experiment)))
+
+
+def test_the_settings_of_the_run_itself_are_all_there(sweep, done):
+    own = load_experiment(str(done.experiment)).evaluate.steps
+    _, said = sweep(values=of_run(grid={"evaluate.steps": [own]}), options=["--dry-run"])
+    assert "everything is complete (1 settings)" in said
+
+
+@pytest.mark.parametrize("key", ["train/expert-01", "router/all", "cluster/all"])
+def test_a_run_that_misses_data_or_a_training_is_completed_first(sweep, done, home, key):
+    shutil.rmtree(done.unit(key))
+    queue, said = sweep(values=of_run(**STEPS), fails=True)
+    assert f"{done.root}: {key} is not complete: complete the run first; next: hpcddm submit {done.root}/exp" in said
+    assert not queue.submitted and not home.root.exists()
+
+
+def test_an_evaluation_that_the_run_misses_is_made_by_the_sweep(sweep, done):
+    shutil.rmtree(done.root / "draw")
+    shutil.rmtree(done.root / "report")
+    own = load_experiment(str(done.experiment)).evaluate.steps
+    queue, _ = sweep(values=of_run(grid={"evaluate.steps": [own]}))
+    assert sorted(names(queue)) == sorted([*(f"steps={own}/{key}" for key in FINAL), "table/all"])
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        (of_run(grid={"seed": [1, 2]}), "seed: with run, only keys of evaluate.* can vary; name its experiment"),
+        (
+            of_run(set={"experts.training.images": 8}, **STEPS),
+            "experts.training.images: with run, only",
+        ),
+        (of_run(experiment="tiny.yaml", **STEPS), "needs either experiment or run"),
+        (of_run(run=None, **STEPS), "needs either experiment or run"),
+        (of_run(run="nowhere", **STEPS), "run: nowhere: no run here, neither relative to "),
+        (of_run(grid={"evaluate.snapshot": [7]}), "evaluate.snapshot"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused_with_its_key(sweep, done, keys, expected):
+    assert expected in sweep(values=keys, fails=True)[1]
+
+
+def test_a_run_that_was_moved_is_found_again_by_the_same_command(sweep, done, home, tmp_path):
+    sweep(values=of_run(**STEPS))
+    done.root.rename(tmp_path / "moved")
+    sweep(values=of_run(run="moved", **STEPS))
+    assert (home.root / FINISHED_RUN).resolve() == (tmp_path / "moved").resolve()
+    assert (home.root / "steps=3/train/monolith").exists()
+
+
+def test_a_folder_in_the_place_of_the_link_is_left_and_named(sweep, done, home):
+    (home.root / FINISHED_RUN).mkdir(parents=True)
+    said = sweep(values=of_run(**STEPS), fails=True)[1]
+    assert f"{home.root / FINISHED_RUN} must be a link to the sweep's run; remove it" in said
+
+
+def test_a_setting_has_the_figures_of_a_whole_run_of_its_own(run, tmp_path):
+    before = tree_digest(run)
+    sweep = {"name": "after", "run": str(run), "grid": {"evaluate.guidance": [1.5]}}
+    (tmp_path / "after.yaml").write_text(yaml.safe_dump(sweep))
+    folder = tmp_path / "sweep"
+    said = whole_runs.hpcddm("sweep", tmp_path / "after.yaml", "--site", "embedded", "--dir", folder)
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert tree_digest(run) == before
+    stages = {name.split("/")[1] for one in Journal(folder / "journal.jsonl").submissions() for name in one.units}
+    assert stages == {"draw", "measure", "compare", "report"}
+    rows = list(csv.DictReader((folder / "table.csv").read_text().splitlines()))
+    assert {row["arm"] for row in rows} >= {"monolith", "top-1"} and {row["evaluate.guidance"] for row in rows} == {
+        "1.5"
+    }
+
+    own = [*whole_runs.TINY, "evaluate.guidance=1.5"]
+    for stage in ("draw", "measure", "compare", "report"):
+        shutil.rmtree(run / stage)
+    said = whole_runs.hpcddm("submit", "quickstart", "--site", "embedded", "--run-dir", run, *own)
+    assert said.returncode == 0, said.stdout + said.stderr
+    metrics = "report/metrics.json"
+    assert (folder / "guidance=1.5" / metrics).read_bytes() == (run / metrics).read_bytes()
