@@ -1,4 +1,4 @@
-"""The figure by which a setting was chosen is too good, that of other samples is not: settings that are equally good."""
+"""Of settings that are equally good, the figure by which one was chosen is too good; that of other samples is not."""
 
 import numpy as np
 
