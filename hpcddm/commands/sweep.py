@@ -25,11 +25,12 @@ from hpcddm.commands.sweep_scan import SweepScan, scan_sweep
 from hpcddm.commands.sweep_table import print_sweep_table
 from hpcddm.commands.trusted_settings import trusted_site_and_template
 from hpcddm.config.site import Site
+from hpcddm.config.sweep import REPORTED
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo
 from hpcddm.evaluation.sweep_results.outputs import publish
-from hpcddm.evaluation.sweep_results.setting_results import CSV, PLOT
+from hpcddm.evaluation.sweep_results.setting_results import CSV, PLOT, best_by_arm, setting_results
 from hpcddm.files import atomic, checked_reads, nfs_reads
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.jobs.outcome import HookEvent
@@ -57,13 +58,13 @@ from hpcddm.launch.submission import (
 )
 from hpcddm.launch.sweep_runs import SweepRun, sweep_runs_of
 from hpcddm.loading.last_command import resubmit_step, store_command, sweep_command
-from hpcddm.loading.load_sweep import Sweep, matching_labels, read_sweep
+from hpcddm.loading.load_sweep import Sweep, matching_labels, read_sweep, with_reported
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.pipeline.state import QUEUED
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import with_relative_paths
-from hpcddm.runs.sweep_index import link_finished_run, link_shared_units, write_index
+from hpcddm.runs.sweep_index import SweepIndex, link_finished_run, link_shared_units, write_index
 from hpcddm.runs.unit_keys import CATALOG, TABLE
 
 
@@ -116,8 +117,9 @@ def submit_settings(
         rest: Units that an earlier submission left out; this one continues it with the same site and template.
         trust_run: The user vouches for the copies of these in the folder.
     """
-    definition = read_sweep(name, rest.experiment if rest else None)
-    home = RunDir(folder or Path("sweeps") / definition.name)
+    file = read_sweep(name, rest.experiment if rest else None)
+    home = RunDir(folder or Path("sweeps") / file.name)
+    definition = _with_reported(file, home)
     sweep_runs = sweep_runs_of(definition, home)
     for folded, taken in definition.folded:
         echo(f"note: setting {folded} means the same as {taken} and runs once")
@@ -153,7 +155,18 @@ def submit_settings(
         announce_code(launcher)
         if isinstance(launcher, QueueLauncher):
             return _queue(definition, scan, home, launcher, rest)
-        return _run_here(scan, home, launcher, look)
+        code = _run_here(scan, home, launcher, look)
+    if code == 0 and _with_reported(file, home).settings != definition.settings:
+        return submit_settings(name, site_name, folder, dry_run, only_table, only)
+    return code
+
+
+def _with_reported(sweep: Sweep, home: RunDir) -> Sweep:
+    """Add the settings that report the best one of every arm, once all settings of `tune` are complete."""
+    if sweep.reported_images is None:
+        return sweep
+    index = SweepIndex(sweep.name, [*sweep.settings], sweep.settings)
+    return with_reported(sweep, best_by_arm(setting_results(index, home, {})))
 
 
 def _check(scan: SweepScan, home: RunDir, site: Site) -> None:
@@ -233,6 +246,8 @@ def _queue(
     active = {name: job for name, job in scan.active.items() if name not in names}
     submit_arrays(items, home, launcher, active, rest.units if rest else None, definition)
     echo(f"scripts  {home.scripts}/", f"table    {home.root / CSV}, {home.root / PLOT}   by the last job")
+    if definition.reported_images and not any(REPORTED in setting for setting in definition.settings.values()):
+        echo("note: once these are complete, the same command evaluates the best setting of every arm on other samples")
     echo(step("hpcddm", "wait", home.root))
     return 0
 

@@ -8,16 +8,26 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from hpcddm.config.schema import Name, StrictModel, inner_error
+from hpcddm.config.schema import Name, Positive, StrictModel, inner_error
 from hpcddm.files.atomic import digest
 
 EVALUATION = "evaluate."
+TUNED = ("evaluate.images", "evaluate.first_sample")
+REPORTED = "reported"
+"""Key of a setting of `tune` that reports the arm for which it was chosen."""
 MAX_LABEL = 100
 """Largest number of characters of a setting's label: it is a folder's name."""
 
 Values = Annotated[list[Any], Field(min_length=1)]
 Setting = dict[str, Any]
 Listed = list[Setting]
+
+
+class TuneSettings(StrictModel):
+    """How the best setting of every arm is chosen."""
+
+    images: Positive
+    """Number of samples by which settings are judged; the best ones are reported by the samples after these."""
 
 
 class SweepFile(StrictModel):
@@ -27,6 +37,7 @@ class SweepFile(StrictModel):
     experiment: str | None = None
     run: str | None = None
     """Folder of a finished run whose evaluation is repeated with other settings."""
+    tune: TuneSettings | None = None
     set: Setting = {}
     """Values that all settings have in common."""
     grid: dict[str, Values] = {}
@@ -53,6 +64,10 @@ class SweepFile(StrictModel):
         for key in (*self.set, *self.varied):
             if self.run is not None and not key.startswith(EVALUATION):
                 raise inner_error(f"{key}: with run, only keys of {EVALUATION}* can vary; name its experiment instead")
+            if self.tune is not None and key in TUNED:
+                raise inner_error(f"{key}: with tune, the sweep sets it")
+        if self.tune is not None and self.run is None:
+            raise inner_error("tune: needs run, a finished run whose settings it chooses")
         return self
 
     def _listed_keys(self) -> dict[str, None]:

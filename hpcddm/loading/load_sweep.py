@@ -1,16 +1,27 @@
 """Reads sweeps from YAML: the experiment of every setting."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hpcddm.config.cross_checks import validate_experiment
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.package_data import find_yaml
+from hpcddm.config.sampling import parse_strategy
 from hpcddm.config.schema import validate
 from hpcddm.config.strict_yaml import parse_value, read_yaml
-from hpcddm.config.sweep import Setting, SweepFile, hashed_label, label_of, short_names
+from hpcddm.config.sweep import (
+    EVALUATION,
+    MAX_LABEL,
+    REPORTED,
+    TUNED,
+    Setting,
+    SweepFile,
+    hashed_label,
+    label_of,
+    short_names,
+)
 from hpcddm.config.validation_errors import Origins
 from hpcddm.errors import ConfigError
 from hpcddm.loading import experiment_defaults
@@ -30,6 +41,8 @@ class Sweep:
     """File of the experiment that its settings vary."""
     run: RunDir | None
     """Finished run whose evaluation is repeated; its experiment is the base."""
+    reported_images: int | None
+    """With `tune`, the number of samples by which the chosen settings are reported."""
     settings: dict[str, Setting]
     experiments: dict[str, Experiment]
     folded: list[tuple[str, str]]
@@ -49,7 +62,11 @@ def read_sweep(name: str, base: str | None = None) -> Sweep:
     values, origins = _base(file, own_lines, place)
     short = short_names(file.varied)
     run = None if file.run is None else RunDir(place.resolve().parent)
-    sweep = Sweep(file.name, path, place, run, {}, {}, [])
+    tuned = {} if file.tune is None else {key: values["evaluate"][key.removeprefix(EVALUATION)] for key in TUNED}
+    sweep = Sweep(file.name, path, place, run, tuned.get(TUNED[0]), {}, {}, [])
+    if file.tune is not None:
+        values["evaluate"]["images"] = tuned[TUNED[0]] = file.tune.images
+        origins = origins.with_change(TUNED[0], f"{own_lines.line(('tune', 'images'))}: tune")
     labels: dict[str, str] = {}
     for setting in file.settings():
         label = label_of(setting, short)
@@ -62,8 +79,34 @@ def read_sweep(name: str, base: str | None = None) -> Sweep:
         if label in sweep.settings:
             label = hashed_label(label, setting)
         labels[whole] = label
-        sweep.settings[label], sweep.experiments[label] = setting, experiment
+        sweep.settings[label], sweep.experiments[label] = setting | tuned, experiment
     return sweep
+
+
+def with_reported(sweep: Sweep, chosen: Mapping[str, str]) -> Sweep:
+    """Add to a sweep with `tune` the settings that report the chosen ones, by other samples.
+
+    Args:
+        sweep: The sweep.
+        chosen: Label of the setting that was chosen for an arm, by arm.
+
+    Returns:
+        The sweep with one more setting for each arm.
+    """
+    settings, experiments = dict(sweep.settings), dict(sweep.experiments)
+    for arm, label in chosen.items():
+        values = sweep.experiments[label].model_dump()
+        evaluate = values["evaluate"]
+        evaluate |= {"images": sweep.reported_images, "first_sample": evaluate["first_sample"] + evaluate["images"]}
+        strategies = [name for name in evaluate["strategies"] if parse_strategy(name).label == arm]
+        # A dense arm is drawn beside one strategy.
+        evaluate["strategies"] = strategies or evaluate["strategies"][:1]
+        setting = sweep.settings[label] | {key: evaluate[key.removeprefix(EVALUATION)] for key in TUNED}
+        setting[REPORTED] = arm
+        name = f"{label},{REPORTED}={arm}"
+        name = name if len(name) <= MAX_LABEL else hashed_label(name, setting)
+        settings[name], experiments[name] = setting, validate_experiment(values, f"{sweep.file}: setting {name}")
+    return replace(sweep, settings=settings, experiments=experiments)
 
 
 def matching_labels(sweep: Sweep, only: Collection[str]) -> set[str]:

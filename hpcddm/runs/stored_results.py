@@ -13,6 +13,9 @@ from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CATALOG, list_key
 
+EVALUATIONS = "evaluations"
+"""Figure of an arm: evaluations of its networks per image, without the router's."""
+
 
 def class_names(experiment: Experiment, inputs: Mapping[str, Manifest]) -> list[str]:
     """List the names of the classes.

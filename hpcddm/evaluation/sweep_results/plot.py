@@ -17,6 +17,7 @@ from hpcddm.files import atomic
 
 COLOURS = ("#5453B0", "#FB8E77", "#178DAA", "#9D8E00", "#C5556A", "#02C5B2")
 MARKERS = "osD^vP"
+LOOK = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
 FLOOR_STYLE = {"color": "0.45", "linestyle": (0, (4, 2)), "linewidth": 1.2}
 MAX_BARS = 40
 """Largest number of settings shown as bars; of more the best ones are shown."""
@@ -32,11 +33,11 @@ def write_plot(rows: list[SettingResult], path: Path, title: str) -> bool:
     keys = varied_keys(rows)
     key = next(iter(keys), "")
     is_line = len(keys) == 1 and all(_is_number(row.setting.get(key)) for row in rows)
-    with style.context(["default", {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}]):
+    with style.context(["default", LOOK]):
         figure = _lines(complete, key) if is_line else _bars(complete, list(keys))
         done = f"{len(complete)} of {len(rows)} settings"
         figure.suptitle(f"{title}: {done}", x=0.01, ha="left", size=11)
-        _save(figure, path)
+        save(figure, path)
     return True
 
 
@@ -47,7 +48,7 @@ def _lines(rows: list[SettingResult], key: str) -> Figure:
     figure = Figure(figsize=(3.25 * width, 6.4), layout="constrained")
     panels = [*figure.subplots(LINE_ROWS, width, squeeze=False).flat]
     for axes, metric in zip(panels, metrics, strict=False):
-        for number, arm in enumerate(_arms(rows)):
+        for number, arm in enumerate(arms_of(rows)):
             points = [(row.setting[key], row.arms[arm].get(metric.key, MISSING)) for row in rows if arm in row.arms]
             axes.plot(*zip(*points, strict=True), **_line_style(arm, number), label=arm, markersize=4)
         axes.set(xlabel=key)
@@ -59,7 +60,7 @@ def _lines(rows: list[SettingResult], key: str) -> Figure:
 
 
 def _bars(rows: list[SettingResult], keys: list[str]) -> Figure:
-    arms, lead = _arms(rows), leading_metric(rows)
+    arms, lead = arms_of(rows), leading_metric(rows)
     shown = best_settings(rows) if len(rows) > MAX_BARS else rows
     names = [", ".join(_value(row.setting.get(key, "")) for key in keys) or row.label for row in shown]
     drawn = [arm for arm in arms if arm != FLOOR]
@@ -110,7 +111,7 @@ def _legend(figure: Figure, axes: Axes) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 7), frameon=False)
 
 
-def _arms(rows: list[SettingResult]) -> list[str]:
+def arms_of(rows: list[SettingResult]) -> list[str]:
     """Return the arms of all settings, the floor last."""
     arms = dict.fromkeys(arm for row in rows for arm in row.arms if arm != FLOOR)
     return [*arms, FLOOR]
@@ -131,7 +132,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path) -> None:
     """Write the file atomically, because two processes may write it at once."""
     file = io.BytesIO()
     FigureCanvasAgg(figure).print_png(file)

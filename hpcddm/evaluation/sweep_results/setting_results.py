@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcddm.config.sweep import short_names
+from hpcddm.config.sweep import REPORTED, short_names
 from hpcddm.evaluation.metrics import FID, all_metrics, primary
 from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.files import atomic
@@ -17,11 +17,11 @@ from hpcddm.pipeline.unit_states import UnitStatus, state_by_records, survey_uni
 from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
-from hpcddm.runs.stored_results import arm_metrics
+from hpcddm.runs.stored_results import EVALUATIONS, arm_metrics
 from hpcddm.runs.sweep_index import SweepIndex
 from hpcddm.runs.unit_keys import REPORT
 
-CSV, PLOT = "table.csv", "table.png"
+CSV, PLOT, TRADEOFFS = "table.csv", "table.png", "tradeoffs.png"
 FLOOR = "floor"
 """Name of the arm of real images, without networks and training."""
 
@@ -63,6 +63,8 @@ def setting_results(index: SweepIndex, home: RunDir, blockers: Mapping[str, Bloc
             rows.append(SettingResult(label, index.settings[label], {}, str(blockers.get(label, State.MISSING))))
             continue
         arms = arm_metrics(report.results) | {FLOOR: report.results["floor"]}
+        if reported := index.settings[label].get(REPORTED):
+            arms = {arm: arms[arm] for arm in (reported, FLOOR)}
         remark = report.results.get("remark", "")
         lead, warnings = report.results["leading_metric"], tuple(report.results.get("warnings", ()))
         rows.append(SettingResult(label, index.settings[label], arms, State.COMPLETE, remark, lead, warnings))
@@ -75,6 +77,19 @@ def leading_metric(rows: list[SettingResult]) -> Metric:
     return next((metric for metric in all_metrics()[1:] if metric.key in named), primary())
 
 
+def best_by_arm(rows: list[SettingResult]) -> dict[str, str]:
+    """Return the label of the best setting of every arm by the metric that leads; none until all are complete."""
+    if not all(row.arms for row in rows):
+        return {}
+    metric, best = leading_metric(rows), {}
+    for arm in dict.fromkeys(arm for row in rows for arm in row.arms if arm != FLOOR):
+        with_arm = {row.label: row.arms[arm] for row in rows if metric.key in row.arms.get(arm, {})}
+        ranks = {label: metric.better.rank(figures[metric.key]) for label, figures in with_arm.items()}
+        if ranks:
+            best[arm] = min(ranks, key=ranks.__getitem__)
+    return best
+
+
 def varied_keys(rows: list[SettingResult]) -> dict[str, str]:
     """Map the keys that differ among settings to their short names."""
     keys = dict.fromkeys(key for row in rows for key in row.setting)
@@ -85,7 +100,7 @@ def write_csv(rows: list[SettingResult], path: Path) -> None:
     """Write one line for each setting and arm; a setting without results has one line with its state."""
     keys = list(dict.fromkeys(key for row in rows for key in row.setting))
     full_keys = {key for row in rows for figures in row.arms.values() for key in figures if "@" in key or key == FID}
-    columns = [*(metric.key for metric in all_metrics()), "images", "train_flops", *sorted(full_keys)]
+    columns = [*(metric.key for metric in all_metrics()), "images", "train_flops", EVALUATIONS, *sorted(full_keys)]
     lines: list[list[object]] = [["label", *keys, "state", "arm", *columns, "remark"]]
     for row in rows:
         values = [row.setting.get(key, "") for key in keys]

@@ -41,7 +41,7 @@ from hpcddm.runs.files import (
 )
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.ranges import HELDOUT, TRAIN
-from hpcddm.runs.stored_results import class_names, list_results, split_results
+from hpcddm.runs.stored_results import EVALUATIONS, class_names, list_results, split_results
 from hpcddm.runs.unit_keys import (
     CLASSIFIER,
     CLUSTER_REPORT,
@@ -139,6 +139,7 @@ def _metrics(experiment: Experiment, unit: Unit) -> dict[str, Any]:
     figures = comparisons.summarise(compared)
     for name, arm in figures["arms"].items():
         arm["train_flops"] = flops.get(name, flops[ENSEMBLE])
+        arm[EVALUATIONS] = nfe.of_arm(name, experiment.evaluate, experiment.cluster.experts).experts
     figures |= {
         "unavailable_metrics": comparisons.unavailable(list(compared.values()), classes is not None),
         "missing_experts": missing_experts(experiment, unit.inputs),

@@ -2,6 +2,7 @@
 
 import csv
 import shutil
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -10,9 +11,14 @@ from hpcddm.launch.submission import store_experiment
 from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.runs import manifest
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.links import FINISHED_RUN, link_above
 from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
+from hpcddm.runs.stored_results import EVALUATIONS
+from hpcddm.runs.sweep_index import read_index
+from hpcddm.runs.unit_keys import REPORT
 from tests import whole_runs
 from tests.evaluation.sweep_results.taking import names
 from tests.foreign_cases import tree_digest
@@ -90,10 +96,54 @@ def test_an_evaluation_that_the_run_misses_is_made_by_the_sweep(sweep, done):
         (of_run(run=None, **STEPS), "needs either experiment or run"),
         (of_run(run="nowhere", **STEPS), "run: nowhere: no run here, neither relative to "),
         (of_run(grid={"evaluate.snapshot": [7]}), "evaluate.snapshot"),
+        (of_run(tune={"images": 8}, grid={"evaluate.images": [8]}), "evaluate.images: with tune, the sweep sets it"),
+        ({"tune": {"images": 8}} | STEPS, "tune: needs run, a finished run"),
+        (of_run(tune={"images": 0}, **STEPS), "tune.images"),
+        (of_run(tune={"images": 19}, **STEPS), "tune: evaluate.images: 19 are too few"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused_with_its_key(sweep, done, keys, expected):
     assert expected in sweep(values=keys, fails=True)[1]
+
+
+def test_tune_chooses_by_the_first_samples_and_reports_by_the_samples_after_these(sweep, done, home):
+    tuned = of_run(tune={"images": 20}, **STEPS) | {"set": {"evaluate.batch": 4}}
+    queue, said = sweep(values=tuned)
+    assert {name for name in names(queue) if "draw/" in name} == {f"steps={n}/draw/0000000-0000020" for n in (3, 4)}
+    assert "the same command evaluates the best setting of every arm on other samples" in said
+    figures = {"steps=3": {"monolith": 1.0, "top-1": 5.0}, "steps=4": {"monolith": 2.0, "top-1": 6.0}}
+    report(home, "steps=3", figures["steps=3"])
+    assert not [name for name in names(sweep(values=tuned)[0]) if "reported" in name], "one of the two is not complete"
+    report(home, "steps=4", figures["steps=4"])
+    shutil.rmtree(home.root / "jobs")
+    drawn = [name for name in names(sweep(values=tuned)[0]) if "draw/" in name and "reported" in name]
+    assert drawn == ["steps=3,reported=monolith/draw/0000020-0000044"]
+    index = read_index(home)
+    assert index.settings["steps=3,reported=top-1"] == {
+        "evaluate.steps": 3,
+        "evaluate.images": 24,
+        "evaluate.first_sample": 20,
+        "reported": "top-1",
+    }
+    report(home, "steps=3,reported=monolith", {"monolith": 1.5, "top-1": 5.5})
+    # What reports the other arm is drawn with the same keys, and leads there.
+    sweep(values=tuned, options=["--table"])
+    rows = list(csv.DictReader((home.root / "table.csv").read_text().splitlines()))
+    assert [(row["arm"], row["fd"]) for row in rows if row["reported"] and row["arm"] != "floor"] == [
+        ("monolith", "1.5"),
+        ("top-1", "5.5"),
+    ]
+    assert (home.root / "tradeoffs.png").exists()
+
+
+def report(home, label, figures):
+    """Make all units of a setting complete, with these distances in its report."""
+    run = RunDir(home.root / label)
+    units = plan_units(with_absolute_paths(stored_experiment(run), run))
+    finish([unit for unit in units if not manifest.read(run.unit(unit.key))], run)
+    arms = {arm: {"fd": value, "recall": 0.5, EVALUATIONS: 3} for arm, value in figures.items()}
+    results = {"arms": arms, "floor": {"fd": 0.5}, "leading_metric": "fd"}
+    manifest.publish(run.unit(REPORT), replace(manifest.read(run.unit(REPORT)), results=results))
 
 
 def test_a_run_that_was_moved_is_found_again_by_the_same_command(sweep, done, home, tmp_path):
