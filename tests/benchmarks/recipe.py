@@ -17,9 +17,11 @@ from matplotlib.figure import Figure
 from scipy.special import stdtrit
 
 from hpcddm.evaluation.sweep_results.plot import COLOURS
-from hpcddm.files import atomic, checked_reads
+from hpcddm.files import atomic
+from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
+from hpcddm.runs.stored_results import arm_metrics
 from hpcddm.runs.unit_keys import MONOLITH_ARM, REPORT
 from tests.benchmarks.budget_figure import LOOK, NO_DATE
 from tests.benchmarks.tables import given_runs, print_header, print_row
@@ -54,8 +56,7 @@ def of_run(run: RunDir) -> Iterable[Figures]:
     block = STRONG if getattr(experiment.experts.model, "mlp", "gelu") == "swiglu" else PLAIN
     is_dense = experiment.cluster.experts == 1
     loss = float(np.mean(errors(run)["experts"])) if is_dense else None
-    metrics = checked_reads.read_mapping(run.unit(REPORT) / "metrics.json", None, 1 << 26)
-    for arm, figures in metrics["arms"].items():
+    for arm, figures in arm_metrics(manifest.read(run.unit(REPORT)).results).items():
         name = MONOLITH_ARM if is_dense else arm
         yield Figures(experiment.seed, block, name, figures["fd"], figures["kid"], loss)
 
