@@ -9,7 +9,7 @@ import numpy as np
 
 from hpcddm.evaluation.metrics import all_metrics, columns, led_by, short_key
 from hpcddm.evaluation.metrics.base import Metric
-from hpcddm.evaluation.report import concepts_page, image_grids, plots, rendering
+from hpcddm.evaluation.report import concepts_page, image_grids, method_drawing, plots, rendering
 from hpcddm.evaluation.report.report_content import ReportContent
 from hpcddm.evaluation.result_warnings import at_chance, beyond_real
 
@@ -23,6 +23,7 @@ GALLERY_COLUMNS, GALLERY_WIDTH, GALLERY_PIXELS = 10, 880, 96
 def render(content: ReportContent) -> str:
     """Render the page as HTML in ASCII; other characters in names are escaped."""
     metrics = content.metrics
+    missing = {plots.expert_of(key) for key in metrics["missing_experts"]}
     columns = class_columns(content.gallery_texts)
     return rendering.render(
         "page.html.j2",
@@ -35,7 +36,8 @@ def render(content: ReportContent) -> str:
         titled_metrics=[(one, _titled(one)) for one in _columns(metrics)],
         left_out=[(_titled(metric), metrics["unavailable_metrics"].get(metric.key)) for metric in all_metrics()],
         figures=figure_rows(metrics),
-        missing={plots.expert_of(key) for key in metrics["missing_experts"]},
+        missing=missing,
+        method=method_drawing.values(content, missing),
         rows=table(metrics),
         counts=sorted({arm["images"] for arm in (*metrics["arms"].values(), metrics["floor"])}),
         clusters=rendering.shown_clusters(content.clusters, content.facts),

@@ -126,7 +126,7 @@ def usage(name: str, shares: np.ndarray, times: list[float]) -> str:
         for expert in range(shares.shape[1]):
             lower, upper = (np.append(column, column[-1]) for column in (tops[:, expert], tops[:, expert + 1]))
             axes.fill_between(
-                edges, lower, upper, step="post", facecolor=_colour(expert), hatch=_cycled(HATCHES, expert),
+                edges, lower, upper, step="post", facecolor=colour_of(expert), hatch=_cycled(HATCHES, expert),
                 edgecolor=PAPER, linewidth=0.7,
             )  # fmt: skip
             _name_area(axes, expert, edges, lower, upper, room=0.14 / (height - 0.7))
@@ -138,7 +138,7 @@ def usage(name: str, shares: np.ndarray, times: list[float]) -> str:
 
 def swatch(expert: int) -> str:
     """Return the CSS background that shows an expert's colour, striped where the colours repeat."""
-    colour = _colour(expert)
+    colour = colour_of(expert)
     if _cycled(HATCHES, expert) is None:
         return colour
     return f"repeating-linear-gradient(135deg, {colour} 0 3px, var(--paper) 3px 4px)"
@@ -159,7 +159,8 @@ def _cycled(variants: Sequence[Variant], expert: int) -> Variant:
     return variants[expert // len(COLOURS) % len(variants)]
 
 
-def _colour(expert: int) -> str:
+def colour_of(expert: int) -> str:
+    """Return the colour of an expert, without its stripes."""
     return COLOURS[expert % len(COLOURS)]
 
 
@@ -168,7 +169,7 @@ def _line_style(name: str, number: int) -> dict:
     expert = expert_of(name)
     if expert is None:
         return NEUTRAL[number % len(NEUTRAL)]
-    return {"color": _colour(expert), "linestyle": _cycled(DASHES, expert)}
+    return {"color": colour_of(expert), "linestyle": _cycled(DASHES, expert)}
 
 
 def _averaged(curve: list[tuple[int, float]]) -> np.ndarray:
@@ -212,7 +213,7 @@ def _name_area(axes: Axes, expert: int, edges: np.ndarray, lower: np.ndarray, up
     heights = np.where(abs(centres - 0.5) < 0.47, (upper - lower)[:-1], 0)
     place = len(heights) // 2 if heights[len(heights) // 2] >= room else heights.argmax()
     if heights[place] >= room:
-        red, green, blue = (int(_colour(expert)[place : place + 2], 16) for place in (1, 3, 5))
+        red, green, blue = (int(colour_of(expert)[place : place + 2], 16) for place in (1, 3, 5))
         ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 130 else "white"
         middle = (lower[place] + upper[place]) / 2
         axes.text(centres[place], middle, str(expert), color=ink, ha="center", va="center_baseline", weight="bold")

@@ -163,9 +163,11 @@ def require_whole(text):
     parsed = Page(text)
     assert text.isascii() and not re.search(r"https?:|file:/|@import|<script|<link", text)
     assert all(address.startswith("#") for address in re.findall(r"url\(([^)]*)\)", text))
-    sources, identities, aims = (
-        [attributes[key] for _, attributes in parsed.elements if key in attributes] for key in ("src", "id", "href")
+    sources, identities = (
+        [attributes[key] for _, attributes in parsed.elements if key in attributes] for key in ("src", "id")
     )
+    sources += [image["href"] for image in parsed.all("image")]
+    aims = [attributes["href"] for tag, attributes in parsed.elements if "href" in attributes and tag != "image"]
     assert all(source.startswith("data:image/png;base64,") for source in sources)
     assert len(identities) == len(set(identities)) and set(aims) <= {f"#{identity}" for identity in identities}
     assert all(image["alt"] for image in parsed.all("img"))
@@ -279,3 +281,28 @@ def test_a_metric_that_is_left_out_is_named_with_the_reason():
     assert "Classifier agrees is left out: it compares classes, and these images have none." in text
     assert "Classifier agrees:" not in text and "The classifier is a second network" not in text
     assert "to tell how far an image is rotated" in text
+
+
+@pytest.mark.parametrize(("experts", "drawn", "more"), [(2, 2, 0), (8, 8, 0), (9, 7, 2), (12, 7, 5)])
+def test_the_drawing_of_the_method_shows_clusters_experts_and_samples(experts, drawn, more):
+    found = content(experts=experts)
+    html = page.render(found)
+    drawing = html[html.index('<svg class="method"') : html.index("</svg>")]
+    assert drawing.count(">expert ") == drawn and drawing.count('href="data:image/png;base64,') == drawn + 1
+    assert (f"and {more} more clusters" in drawing) == bool(more)
+    total = sum(cluster.size for cluster in found.clusters)
+    assert f'aria-label="{total:,} training images form {experts} clusters.' in drawing
+    assert 'class="absent"' not in drawing
+
+
+def test_the_drawing_marks_a_missing_expert_and_does_without_pictures():
+    found = content(experts=3)
+    found.metrics["missing_experts"] = ["train/expert-01"]
+    clusters = [dataclasses.replace(cluster, images={}) for cluster in found.clusters]
+    html = page.render(dataclasses.replace(found, clusters=clusters, usage={}))
+    drawing = html[html.index('<svg class="method"') : html.index("</svg>")]
+    assert drawing.count('class="absent"') == 1 and "href=" not in drawing
+
+
+def test_one_cluster_has_no_drawing_of_a_method():
+    assert '<svg class="method"' not in page.render(content(experts=1))
