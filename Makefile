@@ -25,7 +25,7 @@ help:
 	@echo "make test          everything that can be tested here, on a real Slurm where it can be installed"
 	@echo "make test-fast     what is tested quickly, without Slurm and whole runs: for whoever edits"
 	@echo "make test-long     storms, races of submitters, containers, newer Slurms: hours, and some GB below /var/tmp;"
-	@echo "                   PART=storms is one part of it, two hours at most; tests/long.sh lists them"
+	@echo "                   PART=storms is one part of it; tests/long.sh lists them"
 	@echo "make test-bare     this commit's make submit and make test on a bare Debian 12 and 13, which need root: two hours"
 	@echo "make gpu-check     tests and a table of figures on the GPUs of this machine, 25 minutes; an error where it has none"
 	@echo "make benchmarks    the figures of docs/results/ about submitting, backbones and dispatch, measured here"

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpcddm.evaluation.metrics import all_metrics, columns, led_by, short_key
 from hpcddm.evaluation.metrics.base import Metric
-from hpcddm.evaluation.report import concepts_page, image_grids, method_drawing, plots, rendering
+from hpcddm.evaluation.report import concepts_page, decisions_page, image_grids, method_drawing, plots, rendering
 from hpcddm.evaluation.report.report_content import ReportContent
 from hpcddm.evaluation.result_warnings import at_chance, beyond_real
 
@@ -52,6 +52,8 @@ def render(content: ReportContent) -> str:
         diagnostic_plots=_diagnostic_plots(metrics["diagnostics"]),
         pictures=len(content.gallery_texts),
         gaps={arm: _text(values["refinement_gap"], ".2e") for arm, values in metrics["diagnostics"].items()},
+        decisions=content.decisions
+        and decisions_page.template_values(content.decisions, content.gallery_texts, content.asked_for),
         concepts=content.concepts and concepts_page.template_values(*content.concepts), label_of=plots.label_of,
         expert_of=plots.expert_of, flops_text=flops_text, count_text=_count_text,
     )  # fmt: skip

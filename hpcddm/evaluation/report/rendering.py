@@ -1,5 +1,6 @@
 """Pages from templates: self-contained HTML, without network access and without scripts."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ def render(template: str, **values: Any) -> str:
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True, finalize=_printable,
     )  # fmt: skip
-    environment.globals.update(swatch=plots.swatch, thresholds=THRESHOLDS, largest=_largest)
+    environment.globals.update(
+        swatch=plots.swatch, colour=plots.colour_of, named=_named, thresholds=THRESHOLDS, largest=_largest
+    )
     page = environment.get_template(template).render(**values)
     return page.encode("ascii", "xmlcharrefreplace").decode("ascii")
 
@@ -32,6 +35,11 @@ def render(template: str, **values: Any) -> str:
 def _printable(value: object) -> object:
     """Make texts printable, such as names and captions of the data, except texts that are already HTML."""
     return printable(value, MAX_LINE_CHARACTERS) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _named(shares: Sequence[float]) -> str:
+    """Describe the shares of experts."""
+    return ", ".join(f"expert {expert} {share:.0%}" for expert, share in enumerate(shares) if share >= 0.005)
 
 
 def _largest(facts: PartitionFacts) -> int:

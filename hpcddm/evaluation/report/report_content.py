@@ -65,6 +65,27 @@ class RouterContent:
 
 
 @dataclass(frozen=True)
+class DecisionContent:
+    """Decisions of an ensemble's arm about the N samples of the gallery, in S steps among K experts."""
+
+    arm: str
+    times: list[float]
+    """(S,) times of the steps, from 1 downwards."""
+    shown: list[int]
+    """Steps of the T estimates."""
+    posterior: np.ndarray
+    """(N, S, K) probabilities by the router."""
+    weights: np.ndarray
+    """(N, S, K) weights of the experts' velocities."""
+    estimates: np.ndarray
+    """uint8 (N, T, H, W, C) estimates of the image."""
+    samples: np.ndarray
+    """uint8 (N, H, W, C) samples."""
+    alone: dict[int, np.ndarray]
+    """uint8 (N, H, W, C) samples of each expert alone from the same noise."""
+
+
+@dataclass(frozen=True)
 class ReportContent:
     """Content of the whole report."""
 
@@ -94,6 +115,8 @@ class ReportContent:
     router: RouterContent | None
     usage: dict[str, np.ndarray]
     """For every ensemble arm, each expert's share of the samples at each sampling step: (steps, K), rows sum to 1."""
+    decisions: DecisionContent | None = None
+    """Decisions of the first strategy that asks the router; None without such a strategy."""
     concepts: tuple[ConceptFacts, ConceptImages] | None = None
     """Facts about the concepts, and pictures of those that are shown.
 

@@ -21,6 +21,8 @@ from hpcddm.stages.unit_kinds import SamplingUnits
 
 GALLERY_IMAGES = 20
 """Pictures in the gallery per arm and per expert."""
+GALLERY_ESTIMATES = 8
+"""Estimates of each of these pictures on its way from noise, of one strategy."""
 PAGE_BYTES = 200_000
 """Bytes of the page's plots and text."""
 
@@ -54,6 +56,7 @@ class ReportStage(SamplingUnits, Stage):
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the page with its pictures; Base64 turns three bytes into four."""
         experts, arms = experiment.cluster.experts, len(arm_names(experiment))
-        pictures = images_per_cluster(experiment) * experts + GALLERY_IMAGES * (arms + experts)
+        pictures = images_per_cluster(experiment) * experts
+        pictures += GALLERY_IMAGES * (arms + experts + GALLERY_ESTIMATES + 1 + experts)
         encoded = pictures * values_per_image(experiment) * 4 // 3
         return DiskSpace(PAGE_BYTES + encoded + page_bytes(experiment), 0, 2)

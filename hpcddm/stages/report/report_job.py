@@ -21,6 +21,7 @@ from hpcddm.evaluation.report.cluster_facts import RANDOM, PartitionFacts
 from hpcddm.evaluation.report.concept_facts import ConceptFacts
 from hpcddm.evaluation.report.report_content import (
     ClusterContent,
+    DecisionContent,
     ReportContent,
     RouterContent,
 )
@@ -57,17 +58,18 @@ from hpcddm.runs.unit_keys import (
     unit_name,
 )
 from hpcddm.sampling import nfe
+from hpcddm.sampling.decisions import RecordingVelocity
 from hpcddm.sampling.diagnostics import diagnose
 from hpcddm.sampling.draw_images import UnitSampler
 from hpcddm.sampling.ensemble import NetworkEvaluations
-from hpcddm.sampling.sampler import sample
-from hpcddm.sampling.velocity import EnsembleVelocity
+from hpcddm.sampling.sampler import sample, time_grid
+from hpcddm.sampling.velocity import EnsembleVelocity, VelocityField
 from hpcddm.stages.data.cluster_report import RANDOM_IMAGES
 from hpcddm.stages.evaluation.compare import compare_keys
 from hpcddm.stages.evaluation.draw import arm_names, draw_range
 from hpcddm.stages.evaluation.measure_real import OWN, encoders_by_label
 from hpcddm.stages.progress import advance
-from hpcddm.stages.report.report import GALLERY_IMAGES
+from hpcddm.stages.report.report import GALLERY_ESTIMATES, GALLERY_IMAGES
 from hpcddm.stages.training.train import missing_experts
 from hpcddm.stages.workload import DECODE_LATENTS, Work, Workload
 
@@ -91,7 +93,9 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     metrics["protocol"] = protocol.describe(experiment, metrics)
     metrics["warnings"] = result_warnings(experiment, metrics, costs, run_summary.skipped_steps(unit.inputs))
     atomic.write_json(unit.folder / METRICS, metrics)
-    atomic.write_text(unit.folder / PAGE, page.render(_content(experiment, unit, metrics, shown.galleries())))
+    galleries = shown.galleries()
+    content = _content(experiment, unit, metrics, galleries, shown.decisions(galleries))
+    atomic.write_text(unit.folder / PAGE, page.render(content))
     kept = ("arms", "floor", "missing_experts", "remark", "leading_metric", "few_images", "warnings")
     results = {key: metrics[key] for key in kept}
     results["arms"] = {arm: _finite(values) for arm, values in metrics["arms"].items()}
@@ -224,7 +228,11 @@ def _evaluator(experiment: Experiment, unit: Unit, key: str) -> dict[str, Any]:
 
 
 def _content(
-    experiment: Experiment, unit: Unit, metrics: dict[str, Any], galleries: dict[str, np.ndarray]
+    experiment: Experiment,
+    unit: Unit,
+    metrics: dict[str, Any],
+    galleries: dict[str, np.ndarray],
+    decisions: DecisionContent | None,
 ) -> ReportContent:
     dense, (asked_for, gallery_texts) = _train_flops(experiment, unit.inputs), _asked(experiment, unit)
     facts = _facts(experiment, unit)
@@ -241,6 +249,7 @@ def _content(
         curves=_curves(unit),
         router=_router(unit.inputs[ROUTER].results),
         usage={arm: _usage(unit, arm) for arm in arm_names(experiment) if arm not in dense},
+        decisions=decisions,
         concepts=_concepts(unit),
     )
 
@@ -325,14 +334,43 @@ class SharedSamples:
         self.arms = arm_names(experiment)
         self.alone = [f"expert-{index}" for index, expert in enumerate(self.ensemble.experts) if expert is not None]
         self.done = 0
+        self.device = drawing.device
+        self._recorder: RecordingVelocity | None = None
 
     def galleries(self) -> dict[str, np.ndarray]:
         """Draw the gallery of every arm and of every expert alone, all from the same noise."""
         galleries = {}
         for arm in (*self.arms, *self.alone):
             self._report_progress()
-            galleries[arm] = self.space.to_images(sample(self._field(arm), *self.drawn_from))
+            field: VelocityField = self._field(arm)
+            if arm == self._routed_arm():
+                field = self._recorder = RecordingVelocity(
+                    self._field(arm), self.experiment.evaluate.steps, GALLERY_ESTIMATES
+                )
+            galleries[arm] = self.space.to_images(sample(field, *self.drawn_from))
         return galleries
+
+    def decisions(self, galleries: dict[str, np.ndarray]) -> DecisionContent | None:
+        """Return the decisions about the gallery's samples; None if no strategy asks the router."""
+        if self._recorder is None:
+            return None
+        evaluate, found = self.experiment.evaluate, self._recorder.decisions
+        estimates = [self.space.to_images(self.space.finish(x0.to(self.device))) for x0 in found.estimates]
+        return DecisionContent(
+            self._recorder.arm,
+            time_grid(evaluate.steps, evaluate.shift)[:-1],
+            found.shown,
+            found.posterior.double().numpy(),
+            found.weights.double().numpy(),
+            np.stack(estimates),
+            galleries[self._recorder.arm],
+            {int(arm.removeprefix("expert-")): galleries[arm] for arm in self.alone},
+        )
+
+    def _routed_arm(self) -> str | None:
+        """Return the first arm whose strategy asks the router."""
+        strategies = map(parse_strategy, self.experiment.evaluate.strategies)
+        return next((strategy.label for strategy in strategies if strategy.needs_router), None)
 
     def diagnostics(self) -> dict[str, dict[str, Any]]:
         """Measure the router's entropy, the experts' disagreement and the step-refinement gap of every arm."""

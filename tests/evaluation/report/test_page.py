@@ -13,7 +13,7 @@ from hpcddm.evaluation.report import report_content as contents
 from hpcddm.evaluation.report.report_content import ClusterContent, RouterContent
 from hpcddm.files import atomic
 
-VOID = {"meta", "img", "br"}
+VOID = {"meta", "img", "br", "input"}
 DENOISER = ("dit (width 128)", 1_234_567, "epsilon (schedule cosine)")
 STEPS, IMAGES = 20, 2000
 
