@@ -1,5 +1,5 @@
 #!/bin/bash
-# `make test-long [PART=name]`: the tests that take hours, in parts of at most two hours; by default all, one by one.
+# `make test-long [PART=name]`: the tests that take hours, in parts; by default all, one by one.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 STORMS=tests/real/test_storm.py NEWER=tests/real/test_newer_slurm.py
