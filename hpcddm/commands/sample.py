@@ -3,6 +3,7 @@
 import math
 import tempfile
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from hpcddm.config.class_names import are_numbers, class_number
 from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.cross_checks import weights_conflict
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.sampling import SamplerSettings, SolverSettings
+from hpcddm.config.sampling import SamplerSettings, SolverSettings, parse_strategy
 from hpcddm.config.schema import validate
 from hpcddm.config.strict_yaml import parse_value
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import echo
+from hpcddm.files import atomic
 from hpcddm.loading.ensemble_document import read_ensemble
 from hpcddm.pipeline.required_units import missing_experts, single_models, units_of_strategy
 from hpcddm.runs.published_files import is_published
@@ -29,7 +31,9 @@ from hpcddm.runs.weights_files import selected_weights
 
 COLUMNS, MAX_COLUMNS = 8, 16
 """Columns of the picture; and the most where every column is one class, or one prompt."""
-PICTURE, ARRAY = ".png", ".npz"
+PICTURE, ARRAY, PAGE = ".png", ".npz", ".html"
+NUM_IMAGES, NUM_DECISIONS, MAX_DECISIONS = 64, 20, 40
+"""Numbers of images: of a picture, and of a page of decisions by default and at most."""
 KEPT_WEIGHTS = {"sigma_rel": "--sigma-rel", "snapshot": "--snapshot"}
 
 
@@ -48,7 +52,9 @@ KEPT_WEIGHTS = {"sigma_rel": "--sigma-rel", "snapshot": "--snapshot"}
     " Default: all classes in turn, in their order.",
 )
 @click.option("--prompt", "prompts", multiple=True, metavar="TEXT", help="A sentence; repeat it for several in turn.")
-@click.option("--num-images", type=click.IntRange(min=1), default=64, show_default=True)
+@click.option(
+    "--num-images", type=click.IntRange(min=1), help=f"Default: {NUM_IMAGES}, with --decisions {NUM_DECISIONS}."
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Image i depends on (seed, i) only.")
 @click.option("--steps", type=click.IntRange(min=1), help="Default: as in the evaluation.")
 @click.option("--guidance", type=float, help="Default: as in the evaluation.")
@@ -58,13 +64,21 @@ KEPT_WEIGHTS = {"sigma_rel": "--sigma-rel", "snapshot": "--snapshot"}
 @click.option(
     "--output", type=PATH, default=Path("grid.png"), show_default=True, help="One PNG, or X.npz for other evaluators."
 )
+@click.option(
+    "--decisions",
+    type=PATH,
+    metavar="PAGE",
+    help="Instead of the picture, write a page (.html) with the router's posterior, the experts evaluated and the"
+    " estimate of every image over time, and what each expert alone draws.",
+)
 def sample(
     folder: Path,
     output: Path,
+    decisions: Path | None,
     strategy: str | None,
     name: str | None,
     prompts: tuple[str, ...],
-    num_images: int,
+    num_images: int | None,
     seed: int,
     **changes: Any,
 ) -> None:
@@ -91,13 +105,23 @@ def sample(
     experiment = _changed(experiment, strategy, changes)
     left_out = [key for key in units if document is not None and key in document.left_out]
     missing = missing_experts(experiment, run, units) if document is None else left_out
-    _check_output(output)
+    if decisions is None:
+        _check_output(output, (PICTURE, ARRAY))
+    else:
+        _check_output(decisions, (PAGE,))
+        _check_decisions(strategy, num_images, experiment)
     from hpcddm.api import PublishedEnsemble, Run
 
     model = Run(run, experiment) if document is None else PublishedEnsemble(folder, document, experiment)
 
     if not classes and not prompts and not experiment.data.condition.reads_captions:
         classes = names
+    if decisions is not None:
+        found = model.decisions(num_images or NUM_DECISIONS, strategy, classes, prompts, seed)
+        how = f"{run.root}, {strategy}, seed {seed}, {experiment.evaluate.steps} steps"
+        _save_decisions(found, how, classes or prompts, decisions)
+        return
+    num_images = num_images or NUM_IMAGES
     with click.progressbar(length=num_images, label=strategy) as bar, warnings.catch_warnings():
         warnings.filterwarnings("always", category=UserWarning, module="hpcddm")
         warnings.showwarning = lambda message, *place: echo(f"warning: {message}", err=True)
@@ -178,10 +202,20 @@ def _solver(option: str, text: str) -> SolverSettings:
     return validate(SolverSettings, values | {"name": name}, option)
 
 
-def _check_output(output: Path) -> None:
+def _check_decisions(strategy: str, num_images: int | None, experiment: Experiment) -> None:
+    """Refuse a page of decisions where nothing is decided, or of too many images; raises `ConfigError`."""
+    if strategy in single_models(experiment) or not parse_strategy(strategy).needs_router:
+        raise ConfigError(
+            f"--decisions: the strategy {strategy} asks no router; take another --strategy, such as top-1"
+        )
+    if num_images and num_images > MAX_DECISIONS:
+        raise ConfigError(f"--decisions: --num-images {num_images}: a page shows at most {MAX_DECISIONS}")
+
+
+def _check_output(output: Path, suffixes: tuple[str, ...]) -> None:
     """Refuse an output path that could not be written after the sampling; raises `ConfigError`."""
-    if output.suffix.lower() not in (PICTURE, ARRAY):
-        raise ConfigError(f"--output {output}: the name must end in {PICTURE}, or in {ARRAY} for an array")
+    if output.suffix.lower() not in suffixes:
+        raise ConfigError(f"{output}: the name must end in {', or in '.join(suffixes)}")
     if output.suffix.lower() == ARRAY and output.exists():
         raise ConfigError(f"--output {output}: exists; name another file")
     try:
@@ -192,6 +226,18 @@ def _check_output(output: Path) -> None:
             tempfile.TemporaryFile(dir=output.parent).close()
     except OSError as error:
         raise ConfigError(f"--output {output}: cannot be written ({error.strerror})") from None
+
+
+def _save_decisions(found: Any, how: str, texts: Sequence[str], page: Path) -> None:
+    """Write the page of decisions; texts: classes or prompts that the images have in turn."""
+    from hpcddm.evaluation.report import decisions_page
+
+    count = len(found.samples)
+    asked = [texts[number % len(texts)] for number in range(count)] if texts else [""] * count
+    atomic.write_text(
+        page, decisions_page.render(page.stem, how, found, asked, "class" if texts else ""), durable=False
+    )
+    echo(f"{page}: decisions about {count} images, {how}")
 
 
 def _save(images: Any, columns: int, output: Path) -> None:

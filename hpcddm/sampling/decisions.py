@@ -1,65 +1,114 @@
 """What an ensemble decides along the trajectories of its samples: posterior, experts asked, estimates of the image."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64, Int, UInt8
 from torch import Tensor
 
+from hpcddm.config.sampling import SamplerSettings
+from hpcddm.config.spaces import SpaceSettings
 from hpcddm.diffusion.objectives.conversions import Images
+from hpcddm.diffusion.spaces.base import Space
 from hpcddm.sampling.denoiser_velocity import Condition
+from hpcddm.sampling.ensemble import Ensemble
+from hpcddm.sampling.sampler import sample, time_grid
 from hpcddm.sampling.step_context import StepContext
 from hpcddm.sampling.velocity import EnsembleVelocity
+
+Pictures = UInt8[np.ndarray, "n h w c"]
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """Decisions about N samples in S steps among K experts; T of the steps have estimates."""
+    """Decisions of an ensemble's arm about N samples, in S steps among K experts."""
 
-    posterior: Float[Tensor, "n s k"]
-    """Probabilities of the experts by the router at the sample's state of each step, with its condition."""
-    weights: Float[Tensor, "n s k"]
-    """Weights of the experts' velocities; an expert without weight is not evaluated."""
-    estimates: Float[Tensor, "n t c h w"]
-    """Estimates x0 = x - t v of the image, in the space of x."""
+    arm: str
+    times: list[float]
+    """(S,) times of the steps, from 1 downwards."""
     shown: list[int]
-    """Steps of the estimates."""
+    """Steps of the T estimates."""
+    posterior: Float64[np.ndarray, "n s k"]
+    """Probabilities of the experts by the router at the sample's state of each step, with its condition."""
+    weights: Float64[np.ndarray, "n s k"]
+    """Weights of the experts' velocities; an expert without weight is not evaluated."""
+    estimates: UInt8[np.ndarray, "n t h w c"]
+    """Estimates x0 = x - t v of the image."""
+    samples: Pictures
+    alone: Mapping[int, Pictures]
+    """Samples of each expert alone from the same noise."""
 
 
 class RecordingVelocity:
     """Velocity field of an ensemble that records its decisions, once per step; the velocity stays the same.
 
+    The attributes `posterior` and `weights` gain (N, K) per step, `estimates` (N, C, H, W) in the steps of `shown`.
+
     Args:
         field: Velocity field of an ensemble.
-        steps: Number of steps of the sampler.
+        sampler: Settings of the sampler.
         estimates: Number of estimates that are kept of a sample, at most.
     """
 
-    def __init__(self, field: EnsembleVelocity, steps: int, estimates: int):
-        self.field, self.arm = field, field.arm
-        count = min(estimates, steps)
+    def __init__(self, field: EnsembleVelocity, sampler: SamplerSettings, estimates: int):
+        self.field, self.arm, self._sampler = field, field.arm, sampler
+        steps, count = sampler.steps, min(estimates, sampler.steps)
         # The steps below the middles of as many equal parts of the trajectory.
-        self._shown = [(2 * part + 1) * steps // (2 * count) for part in range(count)]
-        self._posterior: list[Tensor] = []
-        self._weights: list[Tensor] = []
-        self._estimates: list[Tensor] = []
+        self.shown = [(2 * part + 1) * steps // (2 * count) for part in range(count)]
+        self.posterior: list[Tensor] = []
+        self.weights: list[Tensor] = []
+        self.estimates: list[Tensor] = []
 
     def __call__(self, x: Images, t: Float[Tensor, " n"], condition: Condition, context: StepContext) -> Images:
         """Return the velocity of the field at (x, t)."""
         velocity = self.field(x, t, condition, context)
-        if context.step == len(self._posterior):
-            self._posterior.append(self.field.posterior(x, t, condition).cpu())
+        if context.step == len(self.posterior):
+            self.posterior.append(self.field.posterior(x, t, condition))
             # With guidance the rows of the half without condition follow.
-            self._weights.append(self.field.last_weights[: len(x)].cpu())
-            if context.step in self._shown:
+            self.weights.append(self.field.last_weights[: len(x)])
+            if context.step in self.shown:
                 # On the linear path x = (1 - t) x0 + t eps and v = eps - x0.
-                self._estimates.append((x - t.view(-1, 1, 1, 1) * velocity).cpu())
+                self.estimates.append(x - t.view(-1, 1, 1, 1) * velocity)
         return velocity
 
-    @property
-    def decisions(self) -> Decisions:
-        """Decisions of the trajectories so far."""
-        posterior, weights, estimates = (
-            torch.stack(kept, dim=1) for kept in (self._posterior, self._weights, self._estimates)
-        )
-        return Decisions(posterior, weights, estimates, self._shown)
+    def decisions(self, space: Space[SpaceSettings], samples: Pictures, alone: Mapping[int, Pictures]) -> Decisions:
+        """Return the decisions about the samples that were drawn.
+
+        Args:
+            space: Space of x.
+            samples: Images of the samples.
+            alone: Images of each expert alone.
+        """
+        posterior, weights = (torch.stack(kept, 1).double().cpu().numpy() for kept in (self.posterior, self.weights))
+        estimates = [space.to_images(space.finish(x0)) for x0 in self.estimates]
+        times = time_grid(self._sampler.steps, self._sampler.shift)[:-1]
+        return Decisions(self.arm, times, self.shown, posterior, weights, np.stack(estimates, 1), samples, alone)
+
+
+def draw_decisions(
+    ensemble: Ensemble,
+    arm: str,
+    drawn_from: tuple[int, Sequence[int], Condition, Space[SpaceSettings], SamplerSettings],
+    clusters: Int[Tensor, " n"] | None,
+    estimates: int,
+) -> Decisions:
+    """Draw samples of an arm and of every expert alone, and record the decisions of the arm.
+
+    Args:
+        ensemble: Trained networks.
+        arm: Label of a strategy that asks the router.
+        drawn_from: Arguments of `sample` after the field.
+        clusters: (N,) known clusters of the samples.
+        estimates: Number of estimates of each sample, at most.
+    """
+    *_, space, sampler = drawn_from
+    recorder = RecordingVelocity(ensemble.field(arm, sampler, clusters), sampler, estimates)
+    samples = space.to_images(sample(recorder, *drawn_from))
+    alone = {
+        index: space.to_images(sample(ensemble.field(f"expert-{index}", sampler), *drawn_from))
+        for index, expert in enumerate(ensemble.experts)
+        if expert is not None
+    }
+    return recorder.decisions(space, samples, alone)

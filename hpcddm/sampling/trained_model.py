@@ -20,9 +20,13 @@ from hpcddm.jobs.devices import current_device
 from hpcddm.pipeline.required_units import units_of_strategy
 from hpcddm.runs.run_dir import Locate
 from hpcddm.runs.unit_keys import EXPERT_LISTS
+from hpcddm.sampling.decisions import Decisions, draw_decisions
 from hpcddm.sampling.draw_images import ImageRequest, RequestedConditions, draw
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.step_context import SampleStream, StepContext
+
+ESTIMATES = 8
+"""Estimates of a sample on its way from noise."""
 
 
 class TrainedModel(ABC):
@@ -113,11 +117,45 @@ class TrainedModel(ABC):
             ConfigError: The strategy or a class is unknown.
             UserError: A network that the strategy needs is missing.
         """
-        request = ImageRequest(count, self._class_numbers(classes), prompts)
         arm, evaluate = strategy or self._default_strategy, self.experiment.evaluate
-        is_oracle = EXPERT_LISTS in units_of_strategy(self.experiment, arm)
-        requested, ensemble = self._request_conditions(request, is_oracle), self.ensemble(arm)
+        requested, ensemble = self._requested(count, arm, classes, prompts), self.ensemble(arm)
         return draw(ensemble, arm, self.space, evaluate, requested, seed, advance or (lambda images: None))
+
+    def decisions(
+        self,
+        count: int,
+        strategy: str | None = None,
+        classes: Sequence[int | str] = (),
+        prompts: Sequence[str] = (),
+        seed: int = 0,
+    ) -> Decisions:
+        """Draw images as `sample` does, in one batch, and record what the ensemble decides on the way.
+
+        Args:
+            count: Number of images.
+            strategy: Strategy that asks the router; None for the default.
+            classes: Numbers or names of the classes that the images have in turn.
+            prompts: Prompts that the images have in turn.
+            seed: Seed of the noise.
+
+        Returns:
+            Posterior, weights and estimates at every step, the samples, and those of each expert alone.
+
+        Raises:
+            ConfigError: The strategy or a class is unknown.
+            UserError: A network that the strategy needs is missing.
+        """
+        arm, device = strategy or self._default_strategy, current_device()
+        requested = self._requested(count, arm, classes, prompts)
+        clusters = None if requested.clusters is None else requested.clusters.to(device)
+        drawn_from = seed, range(count), requested.conditions.to(device), self.space, self.experiment.evaluate
+        return draw_decisions(self.ensemble(arm), arm, drawn_from, clusters, ESTIMATES)
+
+    def _requested(
+        self, count: int, arm: str, classes: Sequence[int | str], prompts: Sequence[str]
+    ) -> RequestedConditions:
+        request = ImageRequest(count, self._class_numbers(classes), prompts)
+        return self._request_conditions(request, EXPERT_LISTS in units_of_strategy(self.experiment, arm))
 
     def _class_numbers(self, classes: Sequence[int | str]) -> list[int]:
         names, numbers = self._known_class_names() if classes else [], list[int]()

@@ -340,3 +340,32 @@ def test_images_without_classes_are_drawn_like_the_evaluation_set(tmp_path):
     assert "name neither class nor prompt" in refused(run, "--prompt", "a hat")
     drawn(run)
     drawn(run, "--strategy", "oracle")
+
+
+def test_a_page_shows_the_decisions_about_the_images_that_are_drawn(run, tmp_path):
+    page = tmp_path / "shirts.html"
+    done = hpcddm("sample", run.root, "--decisions", page, "--class", "1", "--num-images", "3", "--seed", "5")
+    assert done.exit_code == 0, done.output
+    assert f"{page}: decisions about 3 images" in done.output and not (tmp_path / "grid.png").exists()
+    html = page.read_text()
+    assert html.count('class="decided"') == 3 and html.count('type="radio"') == 1 and "<script" not in html
+    model = open_run(run.root)
+    found = model.decisions(3, "top-1", classes=[1], seed=5)
+    assert np.array_equal(found.samples, model.sample(3, "top-1", classes=[1], seed=5))
+    for expert, images in found.alone.items():
+        assert np.array_equal(images, model.sample(3, f"expert-{expert}", classes=[1], seed=5))
+    assert found.posterior.shape == found.weights.shape == (3, len(found.times), 2)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--decisions", "page.png"], "page.png: the name must end in .html"),
+        (["--decisions", "page.html", "--strategy", "oracle"], "--decisions: the strategy oracle asks no router"),
+        (["--decisions", "page.html", "--strategy", "expert-1"], "--decisions: the strategy expert-1 asks no router"),
+        (["--decisions", "page.html", "--num-images", "41"], "--num-images 41: a page shows at most 40"),
+        (["--decisions", "/proc/page.html"], "/proc/page.html: cannot be written"),
+    ],
+)
+def test_a_page_without_decisions_is_refused(run, options, message):
+    assert message in refused(run, *options)

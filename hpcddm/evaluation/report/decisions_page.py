@@ -7,7 +7,7 @@ from jaxtyping import Float
 from markupsafe import Markup
 
 from hpcddm.evaluation.report import image_grids, rendering
-from hpcddm.evaluation.report.report_content import DecisionContent
+from hpcddm.sampling.decisions import Decisions
 
 PIXELS = 32
 """Largest side of a picture; with twenty samples and eight experts the part stays below 2 MB."""
@@ -18,7 +18,7 @@ BAR, ASKED = (0.0, 9.5), (10.5, 12.0)
 """Heights of the posterior and of the line of evaluated experts, in a drawing that is 12 high."""
 
 
-def template_values(content: DecisionContent, texts: list[str], asked_for: str) -> dict[str, Any]:
+def template_values(content: Decisions, texts: list[str], asked_for: str) -> dict[str, Any]:
     """Return the values of the template.
 
     Args:
@@ -41,7 +41,22 @@ def template_values(content: DecisionContent, texts: list[str], asked_for: str) 
     }
 
 
-def _sample(content: DecisionContent, row: int) -> dict[str, Any]:
+def render(name: str, how: str, content: Decisions, texts: list[str], asked_for: str) -> str:
+    """Render a page of decisions alone as HTML in ASCII.
+
+    Args:
+        name: Title.
+        how: Sentence about the samples.
+        content: Decisions about N samples.
+        texts: Class or prompt of each sample.
+        asked_for: Kind of these texts.
+    """
+    clusters = [{"index": index} for index in range(content.posterior.shape[2])]
+    values = template_values(content, texts, asked_for)
+    return rendering.render("decisions.html.j2", name=name, how=how, decisions=values, clusters=clusters)
+
+
+def _sample(content: Decisions, row: int) -> dict[str, Any]:
     estimates = image_grids.shrink(content.estimates[row], PIXELS)
     drawn, *alone = (_one(images[row : row + 1]) for images in (content.samples, *content.alone.values()))
     return {

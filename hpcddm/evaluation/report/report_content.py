@@ -10,6 +10,7 @@ from hpcddm.evaluation.report import image_grids
 from hpcddm.evaluation.report.cluster_facts import PartitionFacts
 from hpcddm.evaluation.report.concept_facts import ConceptFacts
 from hpcddm.evaluation.report.concept_images import ConceptImages
+from hpcddm.sampling.decisions import Decisions
 
 CLUSTER_PIXELS = 64
 """Largest side of a cluster's images: a page with sixteen experts' pictures should open quickly."""
@@ -65,27 +66,6 @@ class RouterContent:
 
 
 @dataclass(frozen=True)
-class DecisionContent:
-    """Decisions of an ensemble's arm about the N samples of the gallery, in S steps among K experts."""
-
-    arm: str
-    times: list[float]
-    """(S,) times of the steps, from 1 downwards."""
-    shown: list[int]
-    """Steps of the T estimates."""
-    posterior: np.ndarray
-    """(N, S, K) probabilities by the router."""
-    weights: np.ndarray
-    """(N, S, K) weights of the experts' velocities."""
-    estimates: np.ndarray
-    """uint8 (N, T, H, W, C) estimates of the image."""
-    samples: np.ndarray
-    """uint8 (N, H, W, C) samples."""
-    alone: dict[int, np.ndarray]
-    """uint8 (N, H, W, C) samples of each expert alone from the same noise."""
-
-
-@dataclass(frozen=True)
 class ReportContent:
     """Content of the whole report."""
 
@@ -115,7 +95,7 @@ class ReportContent:
     router: RouterContent | None
     usage: dict[str, np.ndarray]
     """For every ensemble arm, each expert's share of the samples at each sampling step: (steps, K), rows sum to 1."""
-    decisions: DecisionContent | None = None
+    decisions: Decisions | None = None
     """Decisions of the first strategy that asks the router; None without such a strategy."""
     concepts: tuple[ConceptFacts, ConceptImages] | None = None
     """Facts about the concepts, and pictures of those that are shown.

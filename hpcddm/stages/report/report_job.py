@@ -21,7 +21,6 @@ from hpcddm.evaluation.report.cluster_facts import RANDOM, PartitionFacts
 from hpcddm.evaluation.report.concept_facts import ConceptFacts
 from hpcddm.evaluation.report.report_content import (
     ClusterContent,
-    DecisionContent,
     ReportContent,
     RouterContent,
 )
@@ -58,11 +57,11 @@ from hpcddm.runs.unit_keys import (
     unit_name,
 )
 from hpcddm.sampling import nfe
-from hpcddm.sampling.decisions import RecordingVelocity
+from hpcddm.sampling.decisions import Decisions, RecordingVelocity
 from hpcddm.sampling.diagnostics import diagnose
 from hpcddm.sampling.draw_images import UnitSampler
 from hpcddm.sampling.ensemble import NetworkEvaluations
-from hpcddm.sampling.sampler import sample, time_grid
+from hpcddm.sampling.sampler import sample
 from hpcddm.sampling.velocity import EnsembleVelocity, VelocityField
 from hpcddm.stages.data.cluster_report import RANDOM_IMAGES
 from hpcddm.stages.evaluation.compare import compare_keys
@@ -232,7 +231,7 @@ def _content(
     unit: Unit,
     metrics: dict[str, Any],
     galleries: dict[str, np.ndarray],
-    decisions: DecisionContent | None,
+    decisions: Decisions | None,
 ) -> ReportContent:
     dense, (asked_for, gallery_texts) = _train_flops(experiment, unit.inputs), _asked(experiment, unit)
     facts = _facts(experiment, unit)
@@ -334,7 +333,6 @@ class SharedSamples:
         self.arms = arm_names(experiment)
         self.alone = [f"expert-{index}" for index, expert in enumerate(self.ensemble.experts) if expert is not None]
         self.done = 0
-        self.device = drawing.device
         self._recorder: RecordingVelocity | None = None
 
     def galleries(self) -> dict[str, np.ndarray]:
@@ -345,27 +343,17 @@ class SharedSamples:
             field: VelocityField = self._field(arm)
             if arm == self._routed_arm():
                 field = self._recorder = RecordingVelocity(
-                    self._field(arm), self.experiment.evaluate.steps, GALLERY_ESTIMATES
+                    self._field(arm), self.experiment.evaluate, GALLERY_ESTIMATES
                 )
             galleries[arm] = self.space.to_images(sample(field, *self.drawn_from))
         return galleries
 
-    def decisions(self, galleries: dict[str, np.ndarray]) -> DecisionContent | None:
+    def decisions(self, galleries: dict[str, np.ndarray]) -> Decisions | None:
         """Return the decisions about the gallery's samples; None if no strategy asks the router."""
         if self._recorder is None:
             return None
-        evaluate, found = self.experiment.evaluate, self._recorder.decisions
-        estimates = [self.space.to_images(self.space.finish(x0.to(self.device))) for x0 in found.estimates]
-        return DecisionContent(
-            self._recorder.arm,
-            time_grid(evaluate.steps, evaluate.shift)[:-1],
-            found.shown,
-            found.posterior.double().numpy(),
-            found.weights.double().numpy(),
-            np.stack(estimates),
-            galleries[self._recorder.arm],
-            {int(arm.removeprefix("expert-")): galleries[arm] for arm in self.alone},
-        )
+        alone = {int(arm.removeprefix("expert-")): galleries[arm] for arm in self.alone}
+        return self._recorder.decisions(self.space, galleries[self._recorder.arm], alone)
 
     def _routed_arm(self) -> str | None:
         """Return the first arm whose strategy asks the router."""

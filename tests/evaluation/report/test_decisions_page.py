@@ -7,7 +7,7 @@ import pytest
 
 from hpcddm.evaluation.report import page
 from hpcddm.evaluation.report.decisions_page import stacked_paths, verdict
-from hpcddm.evaluation.report.report_content import DecisionContent
+from hpcddm.sampling.decisions import Decisions
 from tests.evaluation.report.test_page import STEPS, content, require_whole
 
 
@@ -22,7 +22,7 @@ def decided(experts=4, size=28, channels=1, samples=20):
     alone = {expert: pictures(samples) for expert in range(experts)}
     times = [1 - step / STEPS for step in range(STEPS)]
     weights = np.eye(experts)[posterior.argmax(2)]
-    return DecisionContent(
+    return Decisions(
         "top-1", times, [1, 3, 6, 8, 11, 13, 16, 18], posterior, weights, pictures(samples, 8), pictures(samples), alone
     )
 
