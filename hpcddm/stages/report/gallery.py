@@ -1,4 +1,4 @@
-"""Samples that the report shows: the same noise and conditions in every arm, with what the ensemble decided on the way."""
+"""Samples that the report shows: equal noise and conditions in every arm, and what the ensemble decides on the way."""
 
 from functools import partial
 from typing import Any
