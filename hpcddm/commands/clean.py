@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -120,10 +121,9 @@ def _remove(path: Path) -> None:
 
 
 def _owner(folder: Path) -> str:
-    try:
+    with suppress(KeyError, OSError):
         return folder.owner()
-    except (KeyError, OSError):
-        return "somebody else"
+    return "somebody else"
 
 
 def _is_own(run: RunDir, key: str) -> bool:
@@ -142,8 +142,7 @@ def _states(run: RunDir, keys: Iterable[str], states: dict[str, UnitStatus]) -> 
         if all(states[need].state is State.COMPLETE for need in states[key].unit.inputs):
             unit = states[key].unit
             inputs = {need: made for need in unit.inputs if (made := manifest.read_if_usable(run.unit(need)))}
-            same = training_states.list_states(folder, unit.expected(inputs).trajectory)
-            continued = [path for path, _ in same]
+            continued = [path for path, _ in training_states.list_states(folder, unit.expected(inputs).trajectory)]
             # A state without a description is staged or incomplete.
             described = [path for path in sorted(folder.iterdir()) if (path / training_states.STATE).exists()]
             yield from (path for path in described if path not in continued)

@@ -60,9 +60,7 @@ def concepts(roots: Sequence[Path], json_file: Path | None) -> None:
         raise UserError(f"{error.path}: {error.reason}; submit again with --redo concept_analysis") from None
     contents = [facts.content for facts in known]
     _check_alike(roots, contents)
-    first = known[0]
-    if len(contents) > 1:
-        first = ConceptFacts({**contents[0], "fits": analysis.fits(contents)})
+    first = ConceptFacts({**contents[0], "fits": analysis.fits(contents)}) if len(contents) > 1 else known[0]
     _print_fits(first)
     if len(contents) == 1:
         _print_concepts(first)
@@ -90,8 +88,7 @@ def _check_alike(roots: Sequence[Path], contents: Sequence[Mapping[str, Any]]) -
     if len({root.resolve() for root in roots}) < len(roots):
         raise ConfigError("a run is given twice; several runs must differ in their seeds")
     seeds = [content["seed"] for content in contents]
-    repeated = sorted({seed for seed in seeds if seeds.count(seed) > 1})
-    if repeated:
+    if repeated := sorted({seed for seed in seeds if seeds.count(seed) > 1}):
         named = ", ".join(map(str, repeated))
         echo(f"warning: several runs have seed {named}: they add no information to one of them", err=True)
     for root, content in zip(roots[1:], contents[1:], strict=True):
@@ -135,12 +132,11 @@ def _print_concepts(facts: "ConceptFacts") -> None:
 
     if facts.indistinct:
         echo(f"{facts.indistinct} concepts were drawn and have no score: real images of them do not stand out")
-    groups = (
+    for title, rows in (
         (f"worst drawn of {len(facts.occurring)} concepts with a score, by {facts.arm}", facts.worst),
         (f"never in the training data: the worst of {len(facts.never)}", facts.never[:MAX_NEVER]),
         (f"split across experts, the most frequent of {len(facts.split)}", facts.split[:MAX_SPLIT]),
-    )
-    for title, rows in groups:
+    ):
         if rows:
             _print_rows(facts, title, rows)
 
@@ -188,8 +184,7 @@ def _print_advice(facts: "ConceptFacts", root: Path) -> None:
 
 def _as_json(roots: Sequence[Path], contents: Sequence[Mapping[str, Any]], facts: "ConceptFacts") -> dict[str, Any]:
     """Return the results: the answer and its fits, and for a single run also its advice and proposal."""
-    alone = ("advice", "proposal") if len(contents) == 1 else ()
-    same = ("experiment", "frequency", "arm", "dense", *alone)
+    same = ("experiment", "frequency", "arm", "dense", *(("advice", "proposal") if len(contents) == 1 else ()))
     return {
         "runs": [str(root) for root in roots],
         "seeds": [content["seed"] for content in contents],

@@ -96,8 +96,7 @@ def _has_sacct(run: RunDir, site: str) -> bool:
 
 
 def _source(spent: list[JobCost], why_not: str) -> str:
-    sources = {job_cost.source for job_cost in spent}
-    if sources == {"sacct"}:
+    if (sources := {job_cost.source for job_cost in spent}) == {"sacct"}:
         return "sacct, all executions of requeued jobs included"
     if "sacct" in sources:
         count = sum(job_cost.source == "records" for job_cost in spent)

@@ -142,8 +142,7 @@ def _describe(one: ProposedExperiment, title: str) -> None:
         f"  sizes     {_span(sample.widths)} pixels wide, {_span(sample.heights)} high; half of the shorter sides are"
         f" at least {sides[(len(sides) - 1) // 2]:,}"
     )
-    names = [printable(name) for name in proposal.class_names]
-    if names:
+    if names := [printable(name) for name in proposal.class_names]:
         echo(f"  classes   {len(names):,}: {', '.join(names[:MAX_NAMES])}{', ...' * (len(names) > MAX_NAMES)}")
     if proposal.captions:
         echo(f"  captions  {proposal.captions}, such as: {printable(proposal.example, 120)}")

@@ -222,8 +222,7 @@ def _rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str, Any, Sequence[An
     for name, intervals in found["intervals"].items():
         values = found["arms"].get(name) or found["floor"]
         for key, ends in intervals.items():
-            verdict = found["differences"].get(name, {}).get(key, {}).get("verdict", "")
-            yield name, key, values[key], ends, verdict
+            yield name, key, values[key], ends, found["differences"].get(name, {}).get(key, {}).get("verdict", "")
 
 
 def _print_csv(found: Mapping[str, Any]) -> None:

@@ -26,10 +26,7 @@ from hpcddm.runs.stored_experiment import stored_experiment
 @click.option("--attempt", type=int, help="Default: the last one.")
 @click.option("--all", "every", is_flag=True, help="All attempts, oldest first, each with how it ended.")
 @click.option(
-    "--follow",
-    "following",
-    is_flag=True,
-    help="Print new lines, over all attempts, until the unit has ended.",
+    "--follow", "following", is_flag=True, help="Print new lines, over all attempts, until the unit has ended."
 )
 @click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True)
 def logs(run: RunDir, unit: str, attempt: int | None, rank: int, every: bool, following: bool) -> None:

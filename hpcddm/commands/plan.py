@@ -12,7 +12,7 @@ from hpcddm.commands.options import EXPERIMENT, JSON, OVERRIDES, RUN_DIR, SITE
 from hpcddm.commands.terminal import make_table, print_table
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, require
 from hpcddm.errors.printing import echo
 from hpcddm.evaluation.result_warnings import few_images_warning
 from hpcddm.launch.checks import disk_estimates
@@ -49,10 +49,7 @@ SAMPLES_IN_A_TAR = 10_000
 @SITE
 @RUN_DIR
 @click.option(
-    "--flops-per-second",
-    "speed",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Speed of one rank at the site.",
+    "--flops-per-second", "speed", type=click.FloatRange(min=0, min_open=True), help="Speed of one rank at the site."
 )
 @click.option(
     "--assume",
@@ -160,8 +157,7 @@ def _assumed(experiment: Experiment, text: str) -> tuple[Experiment, dict[str, i
         if key not in ("samples", "heldout", "tars") or not value.isdecimal() or not int(value):
             raise ConfigError(f"--assume {text}: {part}: name samples=N, heldout=N, tars=N, with N of 1 and more")
         numbers[key] = int(value)
-    if "samples" not in numbers:
-        raise ConfigError(f"--assume {text}: samples=N is missing, the number of training images")
+    require("samples" in numbers, f"--assume {text}: samples=N is missing, the number of training images", ConfigError)
     counts = {TRAIN: numbers["samples"], HELDOUT: numbers.get("heldout", experiment.evaluate.images)}
     if experiment.data.source.uses_existing_tars:
         tars = {"shards": numbers.get("tars", -(-counts[TRAIN] // SAMPLES_IN_A_TAR))}
@@ -173,8 +169,7 @@ def _assumed(experiment: Experiment, text: str) -> tuple[Experiment, dict[str, i
 def _total(rows: list["StageRow"], needed: DiskSpace, run: RunDir) -> dict[str, Any]:
     """Sum the known costs, and add needed and free space of the run's file system."""
     free_bytes, free_files = disk_estimates.free_space(run.root)
-    sums = {key: sum(getattr(row, key) or 0 for row in rows) for key in ("flops", "cpu_hours", "gpu_hours")}
-    return sums | {
+    return {key: sum(getattr(row, key) or 0 for row in rows) for key in ("flops", "cpu_hours", "gpu_hours")} | {
         "bytes_still_needed": needed.kept,
         "files_still_needed": needed.files,
         "bytes_free": free_bytes,
@@ -230,8 +225,7 @@ def _print_collection(images: "PlannedCollection") -> None:
     echo(f"reading   an epoch of one expert, {images.epoch_samples:,} samples: {epoch} ({images.epoch_detail})")
     from hpcddm.commands.planning.read_amplification import advice
 
-    recommended = images.bytes_per_byte and advice(images.bytes_per_byte)
-    if recommended:
+    if recommended := images.bytes_per_byte and advice(images.bytes_per_byte):
         echo(f"reading   {recommended}")
 
 

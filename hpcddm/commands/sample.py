@@ -16,7 +16,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.sampling import SamplerSettings, SolverSettings
 from hpcddm.config.schema import validate
 from hpcddm.config.strict_yaml import parse_value
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.printing import echo
 from hpcddm.loading.ensemble_document import read_ensemble
 from hpcddm.pipeline.required_units import missing_experts, single_models, units_of_strategy
@@ -151,8 +151,7 @@ def _changed(experiment: Experiment, strategy: str, changes: dict[str, Any]) -> 
     """
     changes = {key: value for key, value in changes.items() if value is not None}
     guidance = changes.get("guidance", 1.0)
-    if not 0 <= guidance < math.inf:
-        raise ConfigError(f"--guidance {guidance:g}: needs a finite number of at least 0")
+    require(0 <= guidance < math.inf, f"--guidance {guidance:g}: needs a finite number of at least 0", ConfigError)
     if solver := changes.get("solver"):
         changes["solver"] = _solver(f"--solver {solver}", solver)
     experiment = experiment.model_copy(update={"evaluate": experiment.evaluate.model_copy(update=changes)})

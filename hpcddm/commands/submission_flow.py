@@ -46,8 +46,7 @@ def check_submission(items: Sequence[ArrayItem], home: RunDir, launcher: Launche
     check_schedulers(items, home, launcher)
     check_folder(home)
     if not is_dry_run:
-        groups = group_into_arrays(items, launcher.site)
-        launcher.check([make_array_spec(group[:1], launcher.site) for group in groups])
+        launcher.check([make_array_spec(group[:1], launcher.site) for group in group_into_arrays(items, launcher.site)])
 
 
 def check_schedulers(items: Sequence[ArrayItem], home: RunDir, launcher: Launcher) -> None:
@@ -122,8 +121,7 @@ def submit_arrays(
             echo(f"job {array.job.range(last)}  {names}{after}")
     except QueueFull as full:
         limit = str(full)
-    remaining = [item.name for item in items if item.name not in jobs]
-    if remaining:
+    if remaining := [item.name for item in items if item.name not in jobs]:
         echo(f"{len(remaining)} units remain, for the queue takes no more of your jobs now ({limit})")
     sweep_file, base_file = (None, None) if sweep is None else (str(sweep.file.resolve()), str(sweep.base.resolve()))
     rest = RemainingUnits(launcher.site.name, remaining, sweep_file, base_file, until)

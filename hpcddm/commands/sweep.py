@@ -222,8 +222,7 @@ def _queue(
         # Units that failed since then wait for the user.
         scan.items = [item for item in scan.items if item.name in rest.units]
     items = [*scan.items, _table_item(scan, home)]
-    job = scan.active.get(TABLE)
-    if job and job.state in QUEUED:
+    if (job := scan.active.get(TABLE)) and job.state in QUEUED:
         # The queued job waits only for the jobs that existed when it was submitted.
         scan.recalled[job.id] = job
     cancel_jobs(scan.recalled.values(), Journal(home.journal).submissions(), launcher)
@@ -239,10 +238,9 @@ def _table_item(scan: SweepScan, home: RunDir) -> ArrayItem:
     """Make the item that compares the settings after all queued units."""
     first = scan.sweep_runs[0]
     names = [*(item.name for item in scan.items), *(name for name in scan.active if name != TABLE)]
-    fingerprint_settings = {"settings": len(scan.sweep_runs), "submitted": time.time()}
     return ArrayItem(
         home,
-        PlannedUnit(TABLE, [], fingerprint_settings, None),
+        PlannedUnit(TABLE, [], {"settings": len(scan.sweep_runs), "submitted": time.time()}, None),
         with_relative_paths(first.experiment, home),
         TABLE,
         tuple(names),
@@ -280,8 +278,7 @@ def _show(scan: SweepScan, home: RunDir) -> int:
     else:
         echo(f"everything is complete ({len(scan.sweep_runs)} settings); nothing to submit")
     if home.root.is_dir():
-        rows = publish(home, scan.index, scan.blockers)
-        print_sweep_table(rows)
+        print_sweep_table(publish(home, scan.index, scan.blockers))
         written = [path for path in (home.root / CSV, home.root / PLOT) if path.exists()]
         echo(f"table    {', '.join(map(str, written))}")
     if scan.index.left_out:

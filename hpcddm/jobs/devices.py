@@ -90,13 +90,11 @@ def agree_on_backend(store: dist.Store, ranks: Ranks, device: torch.device) -> s
     Raises:
         MissingGpu: On all ranks, if only some ranks have a GPU, or if two ranks on a node have the same GPU.
     """
-    description = Device(ranks.rank, node_name(), device_uuid(device))
-    store.set(f"{STORE_KEY}/{ranks.rank}", json.dumps(asdict(description)))
+    store.set(f"{STORE_KEY}/{ranks.rank}", json.dumps(asdict(Device(ranks.rank, node_name(), device_uuid(device)))))
     if ranks.rank == 0:
         devices = [Device(**json.loads(store.get(f"{STORE_KEY}/{rank}"))) for rank in range(ranks.world_size)]
         store.set(f"{STORE_KEY}/complaint", refusal_reason(devices))
-    text = store.get(f"{STORE_KEY}/complaint").decode()
-    if text:
+    if text := store.get(f"{STORE_KEY}/complaint").decode():
         _await_readers(store, ranks)
         raise MissingGpu(f"{text}; {missing_gpu_advice()}" if device.type == "cpu" else text)
     return "gloo" if device.type == "cpu" else "nccl"
@@ -121,8 +119,7 @@ def refusal_reason(devices: Sequence[Device]) -> str:
         return f"{where}: no GPU, while {len(devices) - len(without)} other ranks have one"
     owners: dict[tuple[str, str], Device] = {}
     for device in devices:
-        other = owners.setdefault((device.host, device.name), device)
-        if other is not device:
+        if (other := owners.setdefault((device.host, device.name), device)) is not device:
             return (
                 f"ranks {other.rank} and {device.rank} on {device.host} have the same GPU, {device.name}:"
                 " ranks_per_node must not be more than the GPUs that the node shows"
@@ -160,6 +157,4 @@ def missing_gpu_advice() -> str:
 
 def device_uuid(device: torch.device) -> str:
     """Return the UUID of a GPU; 'cpu' for the CPU."""
-    if device.type == "cpu":
-        return "cpu"
-    return str(torch.cuda.get_device_properties(device).uuid)
+    return "cpu" if device.type == "cpu" else str(torch.cuda.get_device_properties(device).uuid)

@@ -244,8 +244,7 @@ def _hold_lease(folder: Path, attempt: Attempt, heartbeat: HeartbeatWriter) -> E
 
 def _is_already_complete(folder: Path, expected: Manifest) -> bool:
     """Return True if the unit is complete and undamaged, with the same settings and inputs."""
-    present = manifests.read_if_usable(folder)
-    if present is None or present.fingerprint != expected.fingerprint:
+    if (present := manifests.read_if_usable(folder)) is None or present.fingerprint != expected.fingerprint:
         return False
     return not manifests.find_damage(folder, present)
 

@@ -85,8 +85,7 @@ def find_external_end(srun: str, is_first: bool) -> tuple[str, list[str]] | None
         if matches and (is_first or not message.is_weak):
             groups = [match.groupdict() for match in matches]
             nodes = list(dict.fromkeys(group["nodes"] for group in groups if "nodes" in group))
-            how = groups[0].get("how", "").strip()
-            return message.reason.format(nodes=", ".join(nodes), how=how), nodes
+            return message.reason.format(nodes=", ".join(nodes), how=groups[0].get("how", "").strip()), nodes
     return None
 
 
@@ -297,8 +296,7 @@ def _endings(srun: str) -> list[_SrunRankEnd]:
     is_first = True
     for line in srun.splitlines():
         is_first = is_first and not SRUN_ENDS_ALL.search(line)
-        match = SRUN_ENDING.search(line)
-        if match:
+        if match := SRUN_ENDING.search(line):
             node, how = match["node"], match["how"].strip()
             endings += [_SrunRankEnd(node, rank, how, is_first) for rank in _numbers(match["ranks"])]
     return endings

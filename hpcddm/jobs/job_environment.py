@@ -138,8 +138,7 @@ def data_threads(cpus: int) -> int:
 
 def _total(per_node: str) -> int:
     """Sum the CPUs of Slurm's list per node, such as '4(x2),8': 4 on each of two nodes and 8 on the third."""
-    groups = re.findall(r"([0-9]+)(?:\(x([0-9]+)\))?", per_node)
-    return sum(int(count) * int(nodes or 1) for count, nodes in groups)
+    return sum(int(count) * int(nodes or 1) for count, nodes in re.findall(r"([0-9]+)(?:\(x([0-9]+)\))?", per_node))
 
 
 def node_address(nodes: int, interface: str | None) -> str:

@@ -117,10 +117,9 @@ def _explained(ending: JobEnd, last: AttemptRecord, map_path: Path, granted: All
 
 def _names(listed: str) -> list[str]:
     """Expand a Slurm list of nodes; return the list as one name if scontrol does not answer."""
-    try:
+    with suppress(OSError, subprocess.SubprocessError):
         return hostnames(listed)
-    except (OSError, subprocess.SubprocessError):
-        return [listed]
+    return [listed]
 
 
 def _superseded(spec: Spec, tried: list[AttemptRecord], ending: JobEnd, is_newest: bool) -> Verdict:

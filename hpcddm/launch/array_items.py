@@ -169,14 +169,13 @@ def write_specs(items: Sequence[ArrayItem], site: Site) -> None:
     for item in items:
         if id(item.experiment) not in settings:
             settings[id(item.experiment)] = item.experiment.model_dump(mode="json")
-        spec = Spec(
+        Spec(
             experiment=settings[id(item.experiment)],
             resources=site.resources_for(*item.unit.key.split("/")).for_job,
             is_collective=is_collective(item.unit.key),
             **vars(item.unit),
             **of_site,
-        )
-        spec.write(item.run)
+        ).write(item.run)
 
 
 def write_element_map(specs: Sequence[Path], folder: Path, token: str) -> Path:

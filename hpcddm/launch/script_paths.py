@@ -3,7 +3,7 @@
 import unicodedata
 from pathlib import Path
 
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, require
 
 SIGNS = {
     "%": "means something to Slurm",
@@ -36,14 +36,12 @@ def check_path(path: Path, place: str) -> None:
     """Refuse a path with one of `SIGNS`, or one that cannot be in a script; raises `ConfigError` with `place`."""
     check_line(path, place)
     for sign, reason in SIGNS.items():
-        if sign in str(path).lower():
-            raise ConfigError(f"{place}: '{sign}' in a path {reason}; take another name")
+        require(sign not in str(path).lower(), f"{place}: '{sign}' in a path {reason}; take another name", ConfigError)
 
 
 def check_line(path: Path | str, place: str) -> None:
     """Refuse a path that cannot be written in one line of a script; raises `ConfigError` with `place`."""
     for character in str(path):
-        kind = UNWRITABLE.get(unicodedata.category(character))
-        if kind is not None:
+        if (kind := UNWRITABLE.get(unicodedata.category(character))) is not None:
             shown = ascii(str(place))[1:-1]
             raise ConfigError(f"{shown}: a path with {kind} cannot be in a batch script; take another name")

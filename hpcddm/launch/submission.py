@@ -45,8 +45,7 @@ def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> 
     """Raise `UserError` for settings that would fail, before anything is submitted."""
     for key in site.stages:
         valid = (*STAGE_NAMES, *OTHER_STAGES)
-        stage = key.split("/")[0]
-        if stage not in valid:
+        if key.split("/")[0] not in valid:
             raise ConfigError(f"site {site.name}: stages.{key}: unknown stage; valid: {', '.join(valid)}")
     for unit in decision.to_run:
         minutes = site.resources_for(*unit.key.split("/")).minutes
@@ -81,8 +80,7 @@ def _check_starts(experiment: Experiment, keys: list[str]) -> None:
 
 def _check_lists(experiment: Experiment, keys: Collection[str]) -> None:
     """Check that the lists of extra experts exist and name every sample once; their samples are checked later."""
-    files = [Path(extra.list) for extra in experiment.experts.extra if list_key(extra.name) in keys]
-    if files:
+    if files := [Path(extra.list) for extra in experiment.experts.extra if list_key(extra.name) in keys]:
         from hpcddm.data import sample_keys
 
         for file in files:
@@ -206,8 +204,7 @@ def reconcile_journal(run: RunDir, launcher: Launcher) -> None:
         if not ours or queued is None:
             return
         for submission in ours:
-            jobs = {queued[unit].id.array for unit in submission.units if unit in queued}
-            if jobs:
+            if jobs := {queued[unit].id.array for unit in submission.units if unit in queued}:
                 journal.record_submitted(submission.uuid, min(jobs, key=lambda job: int(job.number)))
         if not any(
             time.time() - submission.time < RECONCILE_SECONDS
@@ -244,8 +241,7 @@ def stored_site(name: str, run: RunDir) -> Site:
 def stored_site_keys(name: str, run: RunDir) -> dict[str, Any]:
     """Read the keys of a site as the run last used it; raises `ConfigError` if the run did not use the site."""
     path = run.site(name)
-    values = checked_reads.read_mapping(path)
-    if values is None:
+    if (values := checked_reads.read_mapping(path)) is None:
         names = ", ".join(sorted(file.stem for file in path.parent.glob("*.json"))) or "none"
         raise ConfigError(f"{run.root}: site '{name}' was not used here; known: {names}; or name one with --site")
     return values
@@ -265,8 +261,7 @@ def settled_jobs(home: RunDir, launcher: Launcher, submissions: Sequence[Submiss
     newest = {unit: submission for submission in submissions for unit in submission.units}
     seconds, began = max(LEAVING_SECONDS, launcher.site.signal_lead_seconds), None
     while True:
-        jobs = launcher.states(list(submissions))
-        if jobs is None:
+        if (jobs := launcher.states(list(submissions))) is None:
             text = "jobs were submitted and the scheduler does not answer; try again when it does"
             raise SchedulerUnreachable(f"{home.root}: {text}")
         withdrawn = {unit: job for unit, job in jobs.items() if unit in newest[unit].cancelled}

@@ -107,8 +107,7 @@ def _keep_together(sweep_run: SweepRun, identities: Mapping[str, Mapping[str, st
     for whole in [key for key in sweep_run.owners if key.endswith("/all")]:
         own = {key: identity for key, identity in sweep_run.identities.items() if stage_of(key) == stage_of(whole)}
         owner = sweep_run.owners[whole]
-        there = identities.get(owner)
-        if there is None:
+        if (there := identities.get(owner)) is None:
             # The owner was removed from the sweep's file: the index alone knows what it has.
             fits = all(sweep_run.owners[key] == owner for key in own)
         else:
@@ -139,8 +138,7 @@ def survey_sweep_runs(sweep_runs: Iterable[SweepRun]) -> dict[str, dict[str, Uni
         run_states: dict[str, UnitStatus] = {}
         made: dict[str, Manifest] = {}
         for unit in sweep_run.units:
-            name = sweep_run.name(unit.key)
-            if name not in scanned:
+            if (name := sweep_run.name(unit.key)) not in scanned:
                 scanned[name] = determine_state(unit, sweep_run.owner(unit.key), run_states, made)
             run_states[unit.key], present = scanned[name]
             if present:

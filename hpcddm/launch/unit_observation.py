@@ -162,8 +162,7 @@ def observed_progress(observed: UnitObservation, run: RunDir) -> Heartbeat | Non
     work, unit = observed.work, observed.status.unit
     if observed.status.state in FINISHED or (observed.has_begun and not work.ended_well):
         return work.progress
-    state = newest_state(unit, run)
-    if state is None:
+    if (state := newest_state(unit, run)) is None:
         return None
     images, written = state[1]["images"], (state[0] / STATE).stat().st_mtime
     ends = [value for key, value in unit.fingerprint_settings.items() if key.endswith(LENGTH)]

@@ -54,8 +54,7 @@ def common_settings(experiment: Experiment, model: NetworkSettings | None = None
 def _space_settings(experiment: Experiment) -> dict[str, Any]:
     """Return the definition of x; for latents also the shape of x, which depends on the autoencoder's weights."""
     data = experiment.data
-    shape = {"shape": list(data.x_shape)} if data.space.reads_latents else {}
-    return data.space.defining_settings | shape
+    return data.space.defining_settings | ({"shape": list(data.x_shape)} if data.space.reads_latents else {})
 
 
 def expert_settings(experiment: Experiment, config: ExpertConfig) -> dict[str, Any]:

@@ -44,8 +44,7 @@ def require_latent_space(experiment: Experiment) -> LatentSpaceSettings:
     Raises:
         ValueError: If the run has no latents.
     """
-    space = latent_space(experiment)
-    if space is None:
+    if (space := latent_space(experiment)) is None:
         raise ValueError("data.space: this run has no latents")
     return space
 

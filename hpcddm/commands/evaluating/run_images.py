@@ -73,8 +73,7 @@ class RunImages(ImageFiles):
 
     def captions(self, rows: Int64[np.ndarray, " n"]) -> list[str]:
         """Return the captions on which samples were drawn, or those of real images."""
-        reads = self.run.experiment.data.condition.reads_captions
-        return self._reader.captions(self._numbers[rows]) if reads else []
+        return self._reader.captions(self._numbers[rows]) if self.run.experiment.data.condition.reads_captions else []
 
     def read(self, rows: Int64[np.ndarray, " n"]) -> np.ndarray:
         """Read images by their places in the evaluation: (N, H, W, C), C as in the run."""

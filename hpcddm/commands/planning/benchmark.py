@@ -43,8 +43,7 @@ class Benchmark(AbstractContextManager["Benchmark"]):
 
         Raises `UserError` with the reason when it cannot be run here.
         """
-        batch = max(work.batch // ranks, 1)
-        question = {"network": work.network, "is_training": work.is_training, "batch": batch}
+        question = {"network": work.network, "is_training": work.is_training, "batch": max(work.batch // ranks, 1)}
         line = json.dumps(question | {"threads": threads, "on_gpu": on_gpu, "at_least_seconds": MIN_SECONDS})
         if line not in self._known:
             echo(f"measuring here: {work.network}{', training' * work.is_training} ...", err=True)

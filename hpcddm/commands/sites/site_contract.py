@@ -12,7 +12,7 @@ from hpcddm.commands.options import PATH, RUN
 from hpcddm.commands.sites.site_key import SIGN, own_key
 from hpcddm.commands.terminal import make_table, print_table
 from hpcddm.config.experiment import Experiment
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.next_step import command
 from hpcddm.errors.printing import echo
 from hpcddm.exchange import contract as contracts
@@ -58,8 +58,7 @@ def site_contract(
     """
     path = own_key(key)
     experiment = with_absolute_paths(stored_experiment(run), run)
-    if output.exists():
-        raise ConfigError(f"--output {output}: exists; name a new folder")
+    require(not output.exists(), f"--output {output}: exists; name a new folder", ConfigError)
     own, keys = ssh_keys.read_public(path), _trusted_keys(folders, trusted)
     group_permissions.prepare_writes(run.root)
     with lease(run.lock, "hpcddm site contract", PATIENCE_SECONDS):
@@ -109,8 +108,7 @@ def _hand_out(sent: Path, output: Path, kept: Path) -> None:
 
 
 def _revision_before(run: RunDir) -> tuple[Contract | None, str | None]:
-    folder = run_contracts.current_folder(run)
-    if folder is None:
+    if (folder := run_contracts.current_folder(run)) is None:
         return None, None
     return contracts.read_contract(folder)[0], hashlib.sha256((folder / FILE).read_bytes()).hexdigest()
 
@@ -125,11 +123,9 @@ def _trusted_keys(folders: tuple[Path, ...], trusted: tuple[str, ...]) -> dict[s
                 f"--site {folder}: the key of {name} has the fingerprint {key.fingerprint}; compare it with the one"
                 f" that {name} tells you by another channel, then add: --trust {key.fingerprint}"
             )
-        if name in keys:
-            raise ConfigError(f"--site {folder}: {name} is named twice")
+        require(name not in keys, f"--site {folder}: {name} is named twice", ConfigError)
         keys[name] = key
-    surplus = set(trusted) - {key.fingerprint for key in keys.values()}
-    if surplus:
+    if surplus := set(trusted) - {key.fingerprint for key in keys.values()}:
         raise ConfigError(f"--trust {min(surplus)}: no --site has this key; name the folder that the site sent")
     return keys
 

@@ -34,8 +34,7 @@ def site_init(name: str | None, partition: str | None, output: Path | None) -> N
     Example: hpcddm site init my-cluster --partition gpu
     Next:    read and correct slurm/sites/my-cluster.yaml, then: hpcddm selftest --site my-cluster
     """
-    reason = unavailable_reason()
-    if reason:
+    if reason := unavailable_reason():
         raise UserError(f"no Slurm answers here ({reason}); try on a login node of the cluster")
     draft = SiteDraft(_query_all(partition), partition)
     name = name or draft.cluster

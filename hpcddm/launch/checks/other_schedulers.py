@@ -39,8 +39,7 @@ def _check_queued(submissions: list[Submission], home: RunDir, names: Collection
     jobs = create_launcher(site_from_journal(submissions[-1]), home).states(submissions)
     cancel = command("hpcddm", "cancel", home.root)
     if jobs is not None:
-        alive = {name: job for name, job in jobs.items() if name in names}
-        if alive:
+        if alive := {name: job for name, job in jobs.items() if name in names}:
             name, job = next(iter(alive.items()))
             more = f" (and {len(alive) - 1} more)" if len(alive) > 1 else ""
             raise UserError(
@@ -49,8 +48,7 @@ def _check_queued(submissions: list[Submission], home: RunDir, names: Collection
             )
         return
     for submission in reversed(submissions):
-        unknown = [name for name in submission.units if name in names and not _is_over(name, submission, home)]
-        if unknown:
+        if unknown := [name for name in submission.units if name in names and not _is_over(name, submission, home)]:
             more = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
             raise UserError(
                 f"{home.root}: {unknown[0]}{more} was submitted to {scheduler} by site {submission.site} as job"

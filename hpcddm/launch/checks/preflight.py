@@ -67,8 +67,7 @@ def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:
                 raise UserError(f"{place}: {error}") from None
         for weights_file in variant.pretrained:
             path = pretrained.cached_file(weights_file)
-            wrong = pretrained.defect(weights_file, path, hashed=False)
-            if wrong:
+            if wrong := pretrained.defect(weights_file, path, hashed=False):
                 raise UserError(
                     f"{place}: {variant.name} needs pretrained weights, {path} is {wrong};"
                     f" on a node with network run: {command('hpcddm', 'prefetch')}"
@@ -113,8 +112,7 @@ def check_snapshots(experiment: Experiment, unit: PlannedUnit, run: RunDir) -> N
     training = (_counted if unit.key == MONOLITH else resolve_training)(experiment, unit.key)
     wanted = training.settings.by_experiment_number
     taken = state.get("loop", {}).get(SNAPSHOTS, {})
-    lost = first_missing_snapshot(taken, state["images"], wanted)
-    if lost is not None:
+    if (lost := first_missing_snapshot(taken, state["images"], wanted)) is not None:
         raise UserError(missing_snapshot_error(unit.key, lost, wanted[lost], taken, str(folder)))
 
 
@@ -145,8 +143,7 @@ def _continuable_states(unit: PlannedUnit, run: RunDir) -> list[tuple[Path, dict
         return []
     present = {key: input_manifest for key, input_manifest in inputs.items() if input_manifest}
     # Of a training with other settings or inputs nothing is continued.
-    most_images = unit.fingerprint_settings.get(LENGTH)
-    return training_states.list_states(folder, unit.expected(present).trajectory, most_images)
+    return training_states.list_states(folder, unit.expected(present).trajectory, unit.fingerprint_settings.get(LENGTH))
 
 
 def check_disk_space(needed: DiskSpace, run: RunDir) -> None:

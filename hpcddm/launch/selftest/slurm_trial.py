@@ -103,8 +103,7 @@ class SlurmTrial:
         gone_since: dict[str, float] = {}
         hopeless_since: float | None = None
         while open_parts := [part for part in self.evidence.submitted if not self._has_answered(part)]:
-            now = time.time()
-            if now > next_check:
+            if (now := time.time()) > next_check:
                 pause = min(1.2 * pause, MAX_PAUSE_SECONDS)
                 next_check = now + pause
                 self._poll(gone_since)

@@ -62,8 +62,7 @@ def query_slurm(*command: str, seconds: float | None = None) -> str:
     Raises:
         SlurmUnavailable: If the command is missing, fails or does not answer.
     """
-    conf = os.environ.get("SLURM_CONF")
-    if conf and not Path(conf).is_file():
+    if (conf := os.environ.get("SLURM_CONF")) and not Path(conf).is_file():
         # Slurm's commands would search for it for a minute.
         raise SlurmMissing(f"SLURM_CONF={conf} does not exist")
     try:

@@ -75,8 +75,7 @@ def find_early_failures(submissions: list[Submission], units: list[str]) -> dict
         ends |= _from_controller(array) or _from_accounting(array)
     early = {}
     for unit, element in elements.items():
-        end = ends.get(element)
-        if end and end.state in FAILURES and end.seconds <= EARLY_SECONDS and end.node:
+        if (end := ends.get(element)) and end.state in FAILURES and end.seconds <= EARLY_SECONDS and end.node:
             early[unit] = end
     return early
 
@@ -114,10 +113,9 @@ def is_node_fault(early: EarlyFailure, unit: str, submissions: list[Submission],
     place, stage = (lost.site, lost.cluster), stage_of(key_in_run(unit))
     since = submissions[submissions.index(lost) :]
     peers = {submission.uuid: submission for submission in since if (submission.site, submission.cluster) == place}
-    units = dict.fromkeys(
+    for name in dict.fromkeys(
         name for submission in peers.values() for name in submission.units if stage_of(key_in_run(name)) == stage
-    )
-    for name in units:
+    ):
         for record in read_records(run_in_home(home, name).logs(key_in_run(name))):
             node = first_node(str(record.owner.get("node_list", "")))
             if record.token in peers and node and node != early.node:

@@ -102,10 +102,9 @@ class SlurmLauncher(QueueLauncher):
 
     def limits(self, num_jobs: int, cluster: str | None = None) -> Limits:
         """Return the limits of a cluster, or Slurm's defaults if it does not answer, as in a dry run elsewhere."""
-        try:
+        with suppress(SlurmUnavailable):
             return self._cluster(cluster).limits(self.site, num_jobs)
-        except SlurmUnavailable:
-            return Limits()
+        return Limits()
 
     def render(self, array: ArraySpec, script: str) -> Path:
         """Write the batch script of an array into the run; a dry run writes the same bytes."""
@@ -128,10 +127,9 @@ class SlurmLauncher(QueueLauncher):
         return self.run.scripts.resolve() / f"functions-{digest}.sh"
 
     def _takes_no_arrays(self, cluster: str | None) -> bool:
-        try:
+        with suppress(SlurmUnavailable):
             return self._cluster(cluster).max_array == 0
-        except SlurmUnavailable:
-            return False
+        return False
 
     def _text(self, array: ArraySpec) -> str:
         parts = self.template_parts

@@ -72,8 +72,7 @@ def make_job(job: JobId, word: str, reason: str, nodes: str, start: str) -> Job:
         nodes: Nodes of the job, in Slurm's notation.
         start: Expected start as squeue prints it, or 'N/A'.
     """
-    state = STATES.get(word)
-    if state is None:
+    if (state := STATES.get(word)) is None:
         return Job(job, State.RUNNING, f"Slurm calls its job {word}", nodes)
     if state == State.PENDING and re.search(r"\bheld\b|JobHeld|JobHold", reason):
         state = State.HELD

@@ -107,8 +107,7 @@ def _wait_for(cluster: str, run: RunDir, token: str, deadline: float) -> None:
     gone_since = None
     while not _is_proven(run, cluster, token):
         now = time.monotonic()
-        place = _queue_state(cluster, token)
-        if not place:
+        if not (place := _queue_state(cluster, token)):
             gone_since = gone_since or now
         elif now > deadline or "Held" in place:
             echo(

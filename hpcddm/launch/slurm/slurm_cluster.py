@@ -180,9 +180,7 @@ def site_key(site: Site, place: str, key: str) -> str:
     for name in (place, place.partition("/")[0]):
         if key in site.stages.get(name, {}):
             return f"stages.{name}.{key}"
-    if key in Site.model_fields and getattr(site.resources, key, None) is None:
-        return key
-    return f"resources.{key}"
+    return key if key in Site.model_fields and getattr(site.resources, key, None) is None else f"resources.{key}"
 
 
 def _number(text: str | None, otherwise: int) -> int:

@@ -100,12 +100,10 @@ def _ranges(numbers: list[int]) -> str:
 
 def evaluate(evidence: Evidence) -> CheckResult:
     """Report the first thing that is wrong, else the version of Python and the cores on which it runs."""
-    start = evidence.last(TrialJob.ARRAY, Element.ENVIRONMENT)
-    if start is None:
+    if (start := evidence.last(TrialJob.ARRAY, Element.ENVIRONMENT)) is None:
         return evidence.missing_result(TrialJob.ARRAY, Element.ENVIRONMENT, "environment")
     record = start.json("environment")
-    setup = _setup_failure(evidence, start)
-    if setup:
+    if setup := _setup_failure(evidence, start):
         return fail(None, setup, "correct the site key setup; try the line on a node")
     if record is None:
         row = evidence.missing_result(TrialJob.ARRAY, Element.ENVIRONMENT, "environment")

@@ -49,8 +49,7 @@ def connect_ranks(folder: Path, spec: dict[str, Any]) -> Iterator[RankConnection
     started = time.time()
     ranks = current_ranks()
     try:
-        connect = _receive if ranks.rank == 0 else _connect
-        connections = connect(folder, ranks, spec["network_interface"])
+        connections = (_receive if ranks.rank == 0 else _connect)(folder, ranks, spec["network_interface"])
     except (UserError, OSError) as error:
         atomic.write_json(folder / f"meet.{ranks.rank}.error.json", {"message": str(error)}, durable=False)
         raise SystemExit(str(error)) from None
@@ -106,8 +105,7 @@ def evaluate(evidence: Evidence) -> CheckResult:
     errors = sorted(start.folder.glob("meet.*.error.json")) if start else []
     if errors:
         message = (checked_reads.read_json(errors[0]) or {}).get("message", errors[0].name)
-        advice = "set network_interface to the one on which the nodes see each other"
-        return fail(None, message, advice)
+        return fail(None, message, "set network_interface to the one on which the nodes see each other")
     met = start.json("meet") if start else None
     if met is None:
         return evidence.missing_result(TrialJob.NODES, 0, "meet")
