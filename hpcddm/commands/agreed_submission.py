@@ -112,8 +112,7 @@ class AgreedSubmission:
         del values["cluster"]["clustering"]
         for holder, key in paths.find_paths(values, Experiment):
             echo(f"reads     {holder[key]}")
-        for line in _networks(experiment):
-            echo(f"loads     {line}")
+        echo(*(f"loads     {line}" for line in _networks(experiment)))
         try:
             with _limited_time():
                 print_plan(experiment, self.run, self.site)

@@ -75,8 +75,7 @@ def cancel(run: RunDir, units: tuple[str, ...], now: bool) -> None:
         ours = {key: job for key, job in chosen.items() if key not in foreign}
         for some in filter(None, (ours, foreign)):
             _cancel(some, [key for key in saving if key in some], queued, launcher, journal)
-    for key in reversed(chosen):
-        echo(f"{'leaving  ' if key in saving else 'cancelled'} job {chosen[key].id}  {key}")
+    echo(*(f"{'leaving  ' if key in saving else 'cancelled'} job {chosen[key].id}  {key}" for key in reversed(chosen)))
     _wait({key: chosen[key] for key in saving}, launcher, queued)
     if waiting := [key for key in reads if key in jobs and key not in chosen and set(reads[key]) & chosen.keys()]:
         echo(f"{', '.join(waiting)} will find it missing and stop; cancel that, too, or retry both later")

@@ -110,8 +110,7 @@ def _print_fits(facts: "ConceptFacts") -> None:
     from hpcddm.evaluation.report.concept_facts import FIT_COLUMNS
 
     Console().print(plain_text(facts.answer.headline, style="bold"), soft_wrap=True)
-    for reason in facts.answer.reasons:
-        echo(f"  {reason}")
+    echo(*(f"  {reason}" for reason in facts.answer.reasons))
     if not facts.fitted:
         return
     runs = facts.content["fits"]["runs"]

@@ -160,12 +160,8 @@ def _print(made: Any, description: dict[str, Any], output: Path) -> None:
     table = make_table(("tensor", "number", "verdict", "why"), made.table(), ("tensor", "verdict", "why"), title)
     table.columns[-1].no_wrap = False
     print_table(table)
-    for note in description["notes"]:
-        echo(f"note: {note}")
+    echo(*(f"note: {note}" for note in description["notes"]))
     counts = ", ".join(f"{count} {verdict}" for verdict, count in made.counts().items())
-    history = (
-        "what its source cost is unknown"
-        if description["images"] is None
-        else f"its source saw {description['images']:,} images"
-    )
+    images = description["images"]
+    history = "what its source cost is unknown" if images is None else f"its source saw {images:,} images"
     echo(f"{output}: {counts}; {history}; start from it with experts.init_from.weights={output}")

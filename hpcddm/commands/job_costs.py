@@ -130,8 +130,8 @@ def _by_records(key: str, record: AttemptRecord, wasted: float, ending: str) -> 
         started=record.started,
         ended=None if is_running else last,
         seconds=max(end - record.started, 0.0) if record.started and end else 0.0,
-        cpus=_count(record, "cpus"),
-        gpus=_count(record, "gpus"),
+        cpus=record.owner.get("cpus", 0),
+        gpus=record.owner.get("gpus", 0),
         wasted=wasted,
         source="records",
         is_estimate=not (is_recorded or is_running) or record.started is None,
@@ -172,7 +172,3 @@ def _wasted(record: AttemptRecord, later: list[AttemptRecord]) -> float:
         saved = [record.ended.get("images"), record.beat.saved_images if record.beat else None, first]
         continued = max(number for number in saved if number is not None)
     return min(max((last - continued) / (last - first), 0.0), 1.0)
-
-
-def _count(record: AttemptRecord, key: str) -> int:
-    return int(record.owner.get(key) or 0)

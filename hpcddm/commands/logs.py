@@ -48,11 +48,9 @@ def logs(run: RunDir, unit: str, attempt: int | None, rank: int, every: bool, fo
             _show_attempt(run, record, rank)
         follow(run, unit, rank, max(tried, default=1))
         return
-    kept = (
-        _find_scheduler_files(run, unit, rank, [newest] if tried and newest else submissions)
-        if attempt is None and _is_ahead(newest, tried)
-        else []
-    )
+    kept: list[Path] = []
+    if attempt is None and _is_ahead(newest, tried):
+        kept = _find_scheduler_files(run, unit, rank, [newest] if tried and newest else submissions)
     if not tried and not kept:
         if newest and newest.job and attempt is None:
             text = f"{run.root}: no attempt at '{unit}', and its job {newest.job} left no output"
@@ -68,13 +66,11 @@ def logs(run: RunDir, unit: str, attempt: int | None, rank: int, every: bool, fo
         number = max(tried) if attempt is None else attempt
         if number not in tried:
             raise ConfigError(f"{unit} has no attempt {number}; there are: {', '.join(map(str, tried))}")
-        for file in _logs(run, tried[number], rank):
-            _show(file)
+        _show(_logs(run, tried[number], rank))
     if kept:
         older = f" (the one before left attempts: --attempt {max(tried)})" if tried and not every else ""
         echo(f"no attempt at {unit} by its newest job{older}; what the scheduler kept:")
-        for file in kept:
-            _show(file)
+        _show(kept)
 
 
 def _logs(run: RunDir, record: AttemptRecord, rank: int) -> list[Path]:
@@ -99,8 +95,7 @@ def _show_attempt(run: RunDir, record: AttemptRecord, rank: int) -> None:
     except ConfigError:
         echo(f"(no log of rank {rank})")
         return
-    for file in files:
-        _show(file)
+    _show(files)
 
 
 def headline(record: AttemptRecord) -> str:
@@ -154,10 +149,11 @@ def _find_scheduler_files(run: RunDir, unit: str, rank: int, submissions: list[S
     return []
 
 
-def _show(file: Path) -> None:
-    echo(f"--- {file}")
-    with open(checked_reads.open_regular(file), errors="replace") as lines:
-        line = lines.readline(MAX_LINE_CHARACTERS) or "(empty)"
-        while line:
-            echo(line.removesuffix("\n"))
-            line = lines.readline(MAX_LINE_CHARACTERS)
+def _show(files: list[Path]) -> None:
+    for file in files:
+        echo(f"--- {file}")
+        with open(checked_reads.open_regular(file), errors="replace") as lines:
+            line = lines.readline(MAX_LINE_CHARACTERS) or "(empty)"
+            while line:
+                echo(line.removesuffix("\n"))
+                line = lines.readline(MAX_LINE_CHARACTERS)

@@ -145,8 +145,7 @@ def print_plan(
     lines += [f"override  {text}" for text in numbers]
     lines += [f"warning   {text}" for text in (warning, *cut) if text]
     lines += [f"GPUs      {text}" for text in idle]
-    for line in [*lines, *(f"memory    {memory_line(own)}" for own in in_memory)]:
-        echo(line)
+    echo(*lines, *(f"memory    {memory_line(own)}" for own in in_memory))
 
 
 def _assumed(experiment: Experiment, text: str) -> tuple[Experiment, dict[str, int]]:

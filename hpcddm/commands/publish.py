@@ -68,8 +68,7 @@ def publish(
         raise ConfigError(f"--output {output}: is not empty; name a new folder")
     left_out = list(dict.fromkeys([*without, *_others(experts, expert_keys(experiment))]))
     asked_for = [name.strip() for name in strategies.split(",")] if strategies else None
-    named = asked_for or published_units.default_strategies(experiment)
-    chosen = list(dict.fromkeys(named))
+    chosen = list(dict.fromkeys(asked_for or published_units.default_strategies(experiment)))
     if not chosen:
         raise ConfigError("--strategies: all strategies of the run read clusters of images; name others, such as top-1")
     units, lists = published_units.select_units(run, experiment, chosen, left_out)

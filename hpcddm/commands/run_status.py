@@ -58,12 +58,8 @@ class QueueAnswer:
     def query(cls, run: RunDir) -> "QueueAnswer":
         """Query all jobs of the run at once; this machine's own units are known by their heartbeats."""
         # A sweep's job that continues names no setting, but it may have units of this one to submit.
-        more = [
-            submission
-            for home in journal_dirs(run)
-            for submission in Journal(home.journal).submissions()
-            if CONTINUATION in submission.units
-        ]
+        every = [submission for home in journal_dirs(run) for submission in Journal(home.journal).submissions()]
+        more = [submission for submission in every if CONTINUATION in submission.units]
         observed = {submission.uuid: submission for submission in (*more, *submissions_of(run))}
         queued = [submission for submission in observed.values() if submission.scheduler != "local"]
         if not queued:

@@ -171,7 +171,5 @@ def _print(site: Site, rows: list[CheckResult], place: Path, seconds: float, is_
     if is_good:
         print(f"site {site.name} passes after {seconds:.0f} s")
         return
-    counts = [
-        f"{sum(row.verdict is kind for row in rows)} {kind}" for kind in (CheckVerdict.FAIL, CheckVerdict.NOT_RUN)
-    ]
+    counts = [f"{sum(row.verdict is kind for row in rows)} {kind}" for kind in NOT_PASSED]
     print(f"site {site.name} does not pass after {seconds:.0f} s: {', '.join(counts)}; scripts and answers: {place}")

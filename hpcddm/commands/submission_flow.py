@@ -105,8 +105,7 @@ def submit_arrays(
     """
     from hpcddm.launch.queue import plan_arrays, submit_planned
 
-    for line in blame_nodes(items, home, launcher.site.max_excluded_nodes):
-        echo(line)
+    echo(*blame_nodes(items, home, launcher.site.max_excluded_nodes))
     planned_arrays, limit = plan_arrays(items, home, launcher, keeps_place=_needs_place(launcher, active))
     launcher.check_shared_folder([make_array_spec(planned.items, launcher.site) for planned in planned_arrays])
     jobs: dict[str, Job] = {}

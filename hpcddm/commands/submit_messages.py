@@ -27,8 +27,7 @@ def announce(site: Site, run: RunDir, decision: Decision) -> None:
     if decision.active:
         counts += f", {len(decision.active)} in the queue or running"
     echo(f"run {run.root}   site {site.name}   {counts}")
-    for line in data_lines(run, decision.complete):
-        echo(line)
+    echo(*data_lines(run, decision.complete))
     _print_other_sites(decision, run)
 
 
@@ -104,8 +103,7 @@ def print_nothing_to_do(decision: Decision, run: RunDir) -> None:
         _print_other_sites(decision, run)
     else:
         echo(f"everything is complete ({len(decision.complete)} units); nothing to submit")
-    for line in (*data_lines(run, decision.complete), *metric_lines(run, decision.complete)):
-        echo(line)
+    echo(*data_lines(run, decision.complete), *metric_lines(run, decision.complete))
     if (report := manifest.read_if_usable(run.unit(REPORT))) and REPORT in decision.complete:
         from hpcddm.commands.results_table import print_results_table
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,6 @@ from hpcddm.errors.printing import echo
 from hpcddm.evaluation.sweep_results.outputs import publish
 from hpcddm.evaluation.sweep_results.setting_results import CSV, PLOT
 from hpcddm.files import atomic, checked_reads, nfs_reads
-from hpcddm.files.checked_reads import Unreadable
 from hpcddm.jobs.outcome import HookEvent
 from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.launch.array_items import ArrayItem, call_hook
@@ -62,7 +60,7 @@ from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.pipeline.state import QUEUED
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.stored_experiment import with_relative_paths
+from hpcddm.runs.stored_experiment import stored_values, with_relative_paths
 from hpcddm.runs.sweep_index import link_shared_units, write_index
 from hpcddm.runs.unit_keys import CATALOG, TABLE
 
@@ -202,15 +200,8 @@ def _store(scan: SweepScan, home: RunDir, launcher: Launcher) -> None:
     for sweep_run in scan.sweep_runs:
         link_shared_units(sweep_run.run, sweep_run.owners)
         values = with_relative_paths(sweep_run.experiment, sweep_run.run).model_dump(mode="json")
-        if _stored(sweep_run.run) != values:
+        if checked_reads.usable(stored_values, sweep_run.run) != values:
             atomic.write_json(sweep_run.run.experiment, values, durable=False)
-
-
-def _stored(run: RunDir) -> dict[str, Any] | None:
-    """Read the experiment that a setting's run has stored; None where there is none, or it is damaged."""
-    with suppress(Unreadable):
-        return checked_reads.read_mapping(run.experiment, max_bytes=checked_reads.MANIFEST_BYTES)
-    return None
 
 
 def _queue(

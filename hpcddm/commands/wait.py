@@ -84,7 +84,7 @@ def _wait(run: RunDir, observe: Callable[[RunDir, QueueAnswer], WaitStatus], end
         is_settled = finding.code == ExitCode.DONE or (before is not None and before.code == finding.code)
         if (ends is not None and time.monotonic() >= ends) or (finding.code in FINAL_CODES and is_settled):
             if sys.stdout.isatty():
-                echo()
+                echo("")
             return finding
         before = finding
         patience = jittered(READ_SECONDS)

@@ -124,22 +124,15 @@ class StopFlag:
                 self._on_signal(number, None)
 
     def _watch(self, launcher: int) -> None:
-        while _is_alive(launcher):
+        # Not at the top: the batch script runs modules at every start that do not need psutil.
+        import psutil
+
+        while psutil.pid_exists(launcher):
             time.sleep(1.0)
         self.reason = self.reason or "the launcher is gone"
         # A rank may wait for a dead rank and never finish its step; no other process would end it.
         time.sleep(SAVING_SECONDS)
         os._exit(1)
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 class Stopped(Exception):

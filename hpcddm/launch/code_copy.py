@@ -149,9 +149,5 @@ def _link(existing: Path, new: Path) -> bool:
 
 def _write_once(path: Path, content: bytes) -> None:
     """Write a new read-only file."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
-    try:
-        while content:
-            content = content[os.write(descriptor, content) :]
-    finally:
-        os.close(descriptor)
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o444)) as file:
+        file.write(content)

@@ -1,6 +1,7 @@
 """The verb site init: queries this machine's cluster and drafts a site's file."""
 
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -65,10 +66,9 @@ def _query_all(partition: str | None) -> SlurmOutputs:
 
 def _output_of(*command: str) -> str | None:
     """Return the output of a client of Slurm; None where it fails."""
-    try:
+    with suppress(SlurmUnavailable):
         return query_slurm(*command)
-    except SlurmUnavailable:
-        return None
+    return None
 
 
 def _memory_refusal(partition: str | None) -> str:

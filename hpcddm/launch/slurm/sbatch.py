@@ -92,12 +92,9 @@ class Sbatch:
             return "", f"it was killed (exit code {process.returncode})"
         if TRANSIENT.search(message):
             return "", message
-        full = FULL.search(message)
-        raise (
-            QueueFull(f"Slurm says {full[0]}")
-            if full
-            else SubmissionRefused(f"sbatch refused {self._script}: {message}")
-        )
+        if full := FULL.search(message):
+            raise QueueFull(f"Slurm says {full[0]}")
+        raise SubmissionRefused(f"sbatch refused {self._script}: {message}")
 
     def _find(self) -> str | None:
         """Find the id of the job with this name; '' if there is none, None if Slurm does not answer."""

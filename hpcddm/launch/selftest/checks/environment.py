@@ -62,18 +62,12 @@ def _find_problem(evidence: Evidence, record: dict[str, Any], start: JobStart) -
     resources = evidence.element_resources
     cpus = resources.cpus_per_rank
     if record["missing"]:
-        return (
-            CheckVerdict.FAIL,
-            f"{record['python']} has no {', '.join(record['missing'])}",
-            "install hpcddm there with pip",
-        )
+        finding = f"{record['python']} has no {', '.join(record['missing'])}"
+        return CheckVerdict.FAIL, finding, "install hpcddm there with pip"
     if resources.gpus_per_node and record["gpus"] != resources.gpus_per_node:
         finding = f"{resources.gpus_per_node} GPU requested, torch sees {record['gpus']}"
-        return (
-            CheckVerdict.FAIL,
-            finding,
-            "look at container (apptainer needs --nv), gpus_flag, gpu_type, and at torch's CUDA build",
-        )
+        advice = "look at container (apptainer needs --nv), gpus_flag, gpu_type, and at torch's CUDA build"
+        return CheckVerdict.FAIL, finding, advice
     if len(record["cores"]) < cpus:
         finding = f"bound to {len(record['cores'])} cores, {cpus} requested"
         advice = "does setup set SLURM_CPU_BIND or call taskset? else the node has fewer cores than Slurm believes"

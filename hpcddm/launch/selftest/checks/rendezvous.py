@@ -111,10 +111,8 @@ def evaluate(evidence: Evidence) -> CheckResult:
         return evidence.missing_result(TrialJob.NODES, 0, "meet")
     nodes = sorted({rank_record["node"] for rank_record in met})
     finding = f"{len(met)} rank{'s' * (len(met) > 1)} on {', '.join(nodes)}"
-    right = [rank_record["rank"] for rank_record in met] == list(range(resources.ranks)) and len(
-        nodes
-    ) == resources.nodes
-    if not right or {rank_record["world"] for rank_record in met} != {resources.ranks}:
+    numbers = [(rank_record["rank"], rank_record["world"]) for rank_record in met]
+    if numbers != [(rank, resources.ranks) for rank in range(resources.ranks)] or len(nodes) != resources.nodes:
         expected = f"; the site asks for {resources.ranks} on {resources.nodes} nodes"
         return fail(None, finding + expected, "look at nodes and ranks_per_node, and at extra_sbatch")
     seconds = max(rank_record["seconds"] for rank_record in met)
