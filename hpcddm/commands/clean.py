@@ -76,9 +76,8 @@ def find_removable(run: RunDir) -> dict[str, list[Path]]:
     """
     queue = QueueAnswer.query(run)
     if queue.jobs is None:
-        raise SchedulerUnreachable(
-            f"{run.root}: the scheduler does not answer, so any unit may be running; try again later"
-        )
+        text = "the scheduler does not answer, so any unit may be running; try again later"
+        raise SchedulerUnreachable(f"{run.root}: {text}")
     rows = {row.unit: row for row in scan_run(run, queue).rows}
     units = {unit.key: unit for unit in plan_units(stored_experiment(run))}
     states = survey_units(list(units.values()), run)
@@ -151,9 +150,7 @@ def _states(run: RunDir, keys: Iterable[str], states: dict[str, UnitStatus]) -> 
 def _states_of_removed_units(run: RunDir, units: dict[str, PlannedUnit], queue: QueueAnswer) -> Iterator[Path]:
     """Yield training states of units that the experiment has no longer."""
     for stage in STAGE_NAMES:
-        own = {
-            f"{stage}/{folder.parent.name}": folder for folder in (run.root / stage).glob(f"*/{training_states.FOLDER}")
-        }
+        own = {f"{stage}/{path.parent.name}": path for path in (run.root / stage).glob(f"*/{training_states.FOLDER}")}
         own[f"{stage}/all"] = run.root / stage / training_states.FOLDER
         for key, folder in sorted(own.items()):
             is_free = key not in units and key not in (queue.jobs or {})

@@ -175,10 +175,8 @@ def _print_advice(facts: "ConceptFacts", root: Path) -> None:
     else:
         echo("no proposal: no badly drawn concept occurs in several experts")
     echo(f"page {run.output(CONCEPT_ANALYSIS, CONCEPTS_PAGE)}")
-    tables = [
-        path for name in (CONCEPTS_TABLE, CONCEPTS_PARQUET) if (path := run.output(CONCEPT_ANALYSIS, name)).exists()
-    ]
-    echo(f"tables {', '.join(map(str, [*tables, run.output(CONCEPT_ANALYSIS, CONCEPTS_FILE)]))}")
+    tables = [run.output(CONCEPT_ANALYSIS, name) for name in (CONCEPTS_TABLE, CONCEPTS_PARQUET, CONCEPTS_FILE)]
+    echo(f"tables {', '.join(str(table) for table in tables if table.exists())}")
 
 
 def _as_json(roots: Sequence[Path], contents: Sequence[Mapping[str, Any]], facts: "ConceptFacts") -> dict[str, Any]:

@@ -107,9 +107,7 @@ def _unit(key: str, tried: list[AttemptRecord], executions: list[Execution]) -> 
 
 def _match(record: AttemptRecord, executions: list[Execution]) -> Execution | None:
     """Find the execution of the same element that started nearest to the attempt: a requeue keeps the id."""
-    candidates = [
-        execution for execution in executions if execution.job == record.job and execution.token == record.token
-    ]
+    candidates = [one for one in executions if one.job == record.job and one.token == record.token]
     started = record.started
     if not candidates or started is None:
         return None

@@ -55,9 +55,8 @@ def logs(run: RunDir, unit: str, attempt: int | None, rank: int, every: bool, fo
         if newest and newest.job and attempt is None:
             text = f"{run.root}: no attempt at '{unit}', and its job {newest.job} left no output"
             raise UserError(str(step("hpcddm", "status", run.root, reason=text)))
-        with_logs = sorted(
-            str(place.relative_to(run.root / "logs").parent) for place in (run.root / "logs").glob("*/*/attempt-1")
-        )
+        folder = run.root / "logs"
+        with_logs = sorted(str(place.relative_to(folder).parent) for place in folder.glob("*/*/attempt-1"))
         raise ConfigError(f"{run.root}: no attempt at '{unit}'; there are logs of: {', '.join(with_logs) or 'nothing'}")
     if tried and every:
         for record in tried.values():

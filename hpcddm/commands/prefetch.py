@@ -33,13 +33,8 @@ from hpcddm.sources.downloads import DOWNLOADS
 from hpcddm.sources.downloads.idx_files import IDX_FILES
 
 VARIANT_PACKAGES = (
-    "evaluation/concepts/taggers",
-    "evaluation/concepts/vocabularies",
-    "encoders/autoencoder",
-    "encoders/image",
-    "encoders/perceptual",
-    "encoders/text",
-    "models",
+    *("evaluation/concepts/taggers", "evaluation/concepts/vocabularies"),
+    *("encoders/autoencoder", "encoders/image", "encoders/perceptual", "encoders/text", "models"),
 )
 """Rooms whose variants may need weights; searched when no experiment is named."""
 CHUNK = 1 << 20

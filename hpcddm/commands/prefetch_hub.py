@@ -59,16 +59,14 @@ def _download(hub: Any, own: SettingsWithWeights, staged: Path) -> Path:
     """Download the files that the layout needs from a repository, and return their folder."""
     of_hub = own.weights
     prefix = f"{of_hub.subfolder}/" if of_hub.subfolder else ""
-    information = hub.HfApi().model_info(of_hub.repository, revision=of_hub.revision)
-    names = [file.rfilename.removeprefix(prefix) for file in information.siblings if file.rfilename.startswith(prefix)]
+    info = hub.HfApi().model_info(of_hub.repository, revision=of_hub.revision)
+    names = [file.rfilename.removeprefix(prefix) for file in info.siblings if file.rfilename.startswith(prefix)]
     chosen = own.layout.select_files([name for name in names if "/" not in name])
     (staged / "whole").mkdir()
     for name in chosen:
-        echo(f"fetching {of_hub.hub}/{name} at {information.sha}")
+        echo(f"fetching {of_hub.hub}/{name} at {info.sha}")
         # Of one commit, though the branch may move meanwhile.
-        path = hub.hf_hub_download(
-            of_hub.repository, prefix + name, revision=information.sha, local_dir=staged / "parts"
-        )
+        path = hub.hf_hub_download(of_hub.repository, prefix + name, revision=info.sha, local_dir=staged / "parts")
         shutil.move(path, staged / "whole" / name)
     return staged / "whole"
 

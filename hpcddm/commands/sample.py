@@ -110,12 +110,11 @@ def sample(
     without = f" without {', '.join(missing)}" if missing else ""
     evaluate = experiment.evaluate
     how = f"{evaluate.steps} {evaluate.solver.name} steps, guidance {evaluate.guidance:g}"
-    weights = str(selected_weights(experiment))
+    if weights := str(selected_weights(experiment)):
+        how += f", weights {weights}"
     named = [] if are_numbers(names) else classes
     of_class = f" of {named[0]}" if len(named) == 1 else ""
-    echo(
-        f"{output}: {num_images} images{of_class}, {strategy}{without}, {how}{', weights ' if weights else ''}{weights}"
-    )
+    echo(f"{output}: {num_images} images{of_class}, {strategy}{without}, {how}")
     if 1 < len(named) <= MAX_COLUMNS:
         echo(f"columns: {', '.join(named)}")
 

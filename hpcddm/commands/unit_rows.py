@@ -136,10 +136,7 @@ class UnitRow:
     def as_json(self) -> dict[str, Any]:
         """Return the unit's part of `--json`, in which numbers that are not finite are None, as JSON has none."""
         values = asdict(self) | {"next": self.next.line, "then": self.next.then.line if self.next.then else ""}
-        return {
-            key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in values.items()
-        }
+        return {key: None if isinstance(own, float) and not math.isfinite(own) else own for key, own in values.items()}
 
 
 def make_row(observed: UnitObservation, experiment: Experiment, run: RunDir, steps: UnitSteps) -> UnitRow:

@@ -141,12 +141,11 @@ def missing_gpu_advice() -> str:
             "the node shows no GPU device: in a container, does the site key container lack apptainer's --nv?"
             " else a GPU has fallen off the bus: exclude the node and tell its administrators"
         )
+    failure = ""
     try:
         torch.cuda.init()
     except (RuntimeError, AssertionError) as error:
         failure = f" ({error})".replace("\n", " ")
-    else:
-        failure = ""
     driver = DRIVER.read_text().splitlines()[0] if DRIVER.exists() else "unknown"
     platform = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"ROCm {torch.version.hip}"
     return (

@@ -211,9 +211,8 @@ def find_cause(
         is_final = isinstance(write_error, UserError) or write_error.errno in PERSISTENT_ERRORS
         return Cause(reason, is_final=is_final)
     for ending in killed:
-        return Cause(
-            f"out of memory on {ending.node}, it seems: rank {ending.rank} was killed without a word", is_memory=True
-        )
+        text = f"out of memory on {ending.node}, it seems: rank {ending.rank} was killed without a word"
+        return Cause(text, is_memory=True)
     silent = sorted(set(range(world_size or 0)) - speakers)
     if failed and silent and not srun:
         names = ", ".join(map(str, silent))

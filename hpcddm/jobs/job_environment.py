@@ -171,15 +171,12 @@ def node_name() -> str:
 
 def _address_of(host: str) -> str:
     try:
-        address = socket.gethostbyname(host)
+        if not (found := socket.gethostbyname(host)).startswith("127."):
+            return found
     except OSError as error:
-        reason = error.strerror
-    else:
-        if not address.startswith("127."):
-            return address
-        reason = address
+        found = str(error.strerror)
     raise UserError(
-        f"{host}: its name gives no address that other nodes reach ({reason});"
+        f"{host}: its name gives no address that other nodes reach ({found});"
         f" set the site key network_interface to one of: {', '.join(_interfaces())}"
     )
 

@@ -140,11 +140,10 @@ def _read(record: Path) -> dict[str, Any] | None:
 
 def _link(existing: Path, new: Path) -> bool:
     """Hard-link a file of another snapshot; return False where the file system or the user cannot."""
-    try:
+    with suppress(OSError):
         os.link(existing, new)
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _write_once(path: Path, content: bytes) -> None:

@@ -206,11 +206,7 @@ def reconcile_journal(run: RunDir, launcher: Launcher) -> None:
         for submission in ours:
             if jobs := {queued[unit].id.array for unit in submission.units if unit in queued}:
                 journal.record_submitted(submission.uuid, min(jobs, key=lambda job: int(job.number)))
-        if not any(
-            time.time() - submission.time < RECONCILE_SECONDS
-            for submission in ours
-            if not queued.keys() & set(submission.units)
-        ):
+        if not any(time.time() - one.time < RECONCILE_SECONDS for one in ours if not queued.keys() & set(one.units)):
             return
         time.sleep(1)
 

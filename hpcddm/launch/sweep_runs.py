@@ -123,11 +123,7 @@ def _begun_units(sweep_run: SweepRun) -> set[str]:
         return set()
     folders = {key: sweep_run.run.unit(key) for key in sweep_run.identities}
     linked = {folder for folder in {folder.parent for folder in folders.values()} if folder.is_symlink()}
-    return {
-        key
-        for key, folder in folders.items()
-        if folder.parent not in linked and folder.is_dir() and not folder.is_symlink()
-    }
+    return {key for key, own in folders.items() if own.parent not in linked and own.is_dir() and not own.is_symlink()}
 
 
 def survey_sweep_runs(sweep_runs: Iterable[SweepRun]) -> dict[str, dict[str, UnitStatus]]:

@@ -176,10 +176,8 @@ def lacked_inputs(observed: UnitObservation) -> bool:
 
 def has_vanished(observed: UnitObservation) -> bool:
     """Return True if the newest job left the queue without opening an attempt; only the scheduler knows its end."""
-    is_over = (
-        observed.job is None and observed.is_queued and not observed.is_scheduler_unreachable and not observed.has_begun
-    )
-    return is_over and observed.status.state is State.MISSING
+    has_left = observed.is_queued and observed.job is None and not observed.is_scheduler_unreachable
+    return has_left and not observed.has_begun and observed.status.state is State.MISSING
 
 
 def _before_python(observed: UnitObservation, newest: Submission) -> tuple[State, str]:

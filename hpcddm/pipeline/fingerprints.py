@@ -84,6 +84,5 @@ def feature_settings(experiment: Experiment) -> dict[str, Any]:
     """Return the settings that determine the features of an image."""
     data = experiment.data
     images = {"image_size": data.image_size, "channels": data.channels, "transform": settings_to_hash(data.transform)}
-    return {"encode": settings_to_hash(experiment.encode)} | (
-        {"data": images} if experiment.encode.encoder.reads_images else {}
-    )
+    encode = {"encode": settings_to_hash(experiment.encode)}
+    return encode | {"data": images} if experiment.encode.encoder.reads_images else encode

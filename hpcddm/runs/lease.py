@@ -67,7 +67,6 @@ def _try_lock(descriptor: int, path: Path) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        raise UserError(
-            f"{path}: this file system has no locks ({error.strerror}); on Lustre mount it with -o flock"
-        ) from None
+        reason = f"this file system has no locks ({error.strerror}); on Lustre mount it with -o flock"
+        raise UserError(f"{path}: {reason}") from None
     return True

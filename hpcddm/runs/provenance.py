@@ -118,14 +118,9 @@ def folder_digests(folder: Path) -> dict[str, str]:
     return hashes
 
 
-def is_checkout() -> bool:
-    """Return True if the package runs from a git checkout, not from an installation or a copy of the code."""
-    return (AROUND / ".git").exists()
-
-
 def commit() -> tuple[str | None, bool | None]:
     """Return the checked-out commit, and True if the jobs' files differ from it; (None, None) without a checkout."""
-    if not is_checkout():
+    if not (AROUND / ".git").exists():
         return None, None
     # Another user may own the checkout: its Python code runs already, so git may trust it, but not write its index.
     command = ["git", "-C", str(AROUND), "--no-optional-locks", "-c", f"safe.directory={AROUND}"]

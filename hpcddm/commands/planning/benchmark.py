@@ -7,7 +7,6 @@ import sys
 import tempfile
 from contextlib import AbstractContextManager, suppress
 from functools import cache
-from types import TracebackType
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError
@@ -28,9 +27,7 @@ class Benchmark(AbstractContextManager["Benchmark"]):
         self._child: subprocess.Popen[str] | None = None
         self._errors = tempfile.TemporaryFile("w+")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if self._child:
             if error is not None:
                 self._child.kill()

@@ -101,16 +101,13 @@ class TimeEstimator:
             return None, UNKNOWN, "no GPU here: plan on a node like the site's, or give --flops-per-second"
         threads = resources.cpus_per_rank
         try:
-            seconds = sum(
-                self._benchmark.seconds(self._small(piece, ranks, on_gpu), ranks, threads, on_gpu) for piece in work
-            )
+            pieces = (self._small(piece, ranks, on_gpu) for piece in work)
+            seconds = sum(self._benchmark.seconds(piece, ranks, threads, on_gpu) for piece in pieces)
         except UserError as error:
             return None, UNKNOWN, str(error)
         reading = "" if any(piece.network in SAMPLE_WORK for piece in work) else ", reading"
-        detail = (
-            f"one process of {threads} threads on {describe_machine(on_gpu)}; no communication{reading} or start-up"
-        )
-        return seconds, MEASURED, detail
+        text = f"one process of {threads} threads on {describe_machine(on_gpu)}; no communication{reading} or start-up"
+        return seconds, MEASURED, text
 
     def _small(self, work: Work, ranks: int, on_gpu: bool) -> Work:
         """Return a piece of work in batches that a processor measures in seconds.

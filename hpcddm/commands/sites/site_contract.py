@@ -3,7 +3,6 @@
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -101,10 +100,8 @@ def _hand_out(sent: Path, output: Path, kept: Path) -> None:
         shutil.copytree(sent, output)
     except OSError as error:
         shutil.rmtree(output, ignore_errors=True)
-        reason = error.strerror or f"{error.args[0][0][2]}"
-        raise UserError(
-            f"--output {output}: cannot be written ({reason}); the contract is in {kept}, send that"
-        ) from None
+        why = error.strerror or f"{error.args[0][0][2]}"
+        raise UserError(f"--output {output}: cannot be written ({why}); the contract is in {kept}, send that") from None
 
 
 def _revision_before(run: RunDir) -> tuple[Contract | None, str | None]:
@@ -130,9 +127,7 @@ def _trusted_keys(folders: tuple[Path, ...], trusted: tuple[str, ...]) -> dict[s
     return keys
 
 
-def _require_coordinator(
-    before: Contract, experiment: Experiment, own: PublicKey, keys: Mapping[str, PublicKey]
-) -> None:
+def _require_coordinator(before: Contract, experiment: Experiment, own: PublicKey, keys: dict[str, PublicKey]) -> None:
     """Raise an error where somebody other than the coordinator would write the next revision."""
     name = before.coordinator
     if experiment.site != name:

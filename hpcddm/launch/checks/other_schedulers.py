@@ -23,9 +23,7 @@ def check_other_schedulers(
     names: units to run, under their names in the submissions, relative to `home`.
     Raises `UserError` naming a unit, its job and the next step.
     """
-    others = [
-        submission for submission in select_current(submissions) if submission.scheduler != launcher.site.scheduler
-    ]
+    others = [one for one in select_current(submissions) if one.scheduler != launcher.site.scheduler]
     others = [submission for submission in others if set(submission.units) & set(names)]
     _check_queued([submission for submission in others if submission.scheduler != "local"], home, names)
     _check_local([submission for submission in others if submission.scheduler == "local"], home, names)

@@ -151,12 +151,10 @@ def check_disk_space(needed: DiskSpace, run: RunDir) -> None:
 
     Raises `UserError` with what is needed and what is free.
     """
-    free_bytes, free_files = disk_estimates.free_space(run.root)
+    free_bytes, inodes = disk_estimates.free_space(run.root)
     way_out = "make room, or take another --run-dir; 'hpcddm plan' shows what each stage needs"
     if needed.kept > free_bytes:
         needed_text, there = disk_estimates.format_bytes(needed.kept), disk_estimates.format_bytes(free_bytes)
         raise UserError(f"{run.root}: about {needed_text} are needed and {there} are free; {way_out}")
-    if free_files is not None and needed.files > free_files:
-        raise UserError(
-            f"{run.root}: about {needed.files} files are needed and {free_files} inodes are free; {way_out}"
-        )
+    if inodes is not None and needed.files > inodes:
+        raise UserError(f"{run.root}: about {needed.files} files are needed and {inodes} inodes are free; {way_out}")

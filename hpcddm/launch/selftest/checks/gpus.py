@@ -27,8 +27,6 @@ def evaluate(evidence: Evidence) -> CheckResult:
     if without := [record for record in records if record["device"] in ("", "cpu")]:
         finding = without[0]["message"] or f"rank {without[0]['rank']} on {without[0]['node']} sees no GPU"
         return fail(None, finding.splitlines()[0], ADVICE)
-    names = ", ".join(
-        f"{count} x {name}" for name, count in sorted(Counter(record["device"] for record in records).items())
-    )
+    names = ", ".join(f"{count} x {name}" for name, count in sorted(Counter(one["device"] for one in records).items()))
     nodes = len({record["node"] for record in records})
     return ok(None, f"{len(records)} ranks on {nodes} nodes have one each: {names}")

@@ -111,12 +111,10 @@ def _read_while_it_is_renamed(folder: Path, circle: RankConnections) -> list[str
     torn: set[str] = set()
     while time.time() < deadline:
         try:
-            text = path.read_text()
+            if (text := path.read_text()) not in contents:
+                torn.add(f"{len(text)} bytes of mixed content")
         except OSError as error:
             torn.add(str(error.strerror))
-        else:
-            if text not in contents:
-                torn.add(f"{len(text)} bytes of mixed content")
         time.sleep(0.002)
     circle.all_gather("read")
     if circle.ranks.rank == 0:
