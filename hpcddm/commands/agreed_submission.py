@@ -115,7 +115,7 @@ class AgreedSubmission:
         echo(*(f"loads     {line}" for line in _networks(experiment)))
         try:
             with _limited_time():
-                print_plan(experiment, self.run, self.site)
+                print_plan(experiment, self.run, self.site, speed=None, assume=None, as_json=False)
         except _TooLong:
             echo(f"costs     not told: to plan it takes more than {PLAN_SECONDS} seconds here")
         except (RuntimeError, ArithmeticError, MemoryError, ValueError) as error:

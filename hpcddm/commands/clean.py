@@ -113,10 +113,8 @@ def _remove(path: Path) -> None:
     except OSError as error:
         # Of what is inside a folder only the way from there is known.
         place = Path(path.parent, error.filename or path.name)
-        raise UserError(
-            f"{place}: cannot be removed ({error.strerror}); its folder belongs to {_owner(place.parent)},"
-            " who can run hpcddm clean"
-        ) from error
+        advice = f"its folder belongs to {_owner(place.parent)}, who can run hpcddm clean"
+        raise UserError(f"{place}: cannot be removed ({error.strerror}); {advice}") from error
 
 
 def _owner(folder: Path) -> str:

@@ -99,10 +99,9 @@ def _check_alike(roots: Sequence[Path], contents: Sequence[Mapping[str, Any]]) -
         names = [[row["name"] for row in one["concepts"]] for one in (contents[0], content)]
         if names[0] != names[1]:
             sizes = f"{len(names[0]):,} and {len(names[1]):,} concepts"
-            raise ConfigError(
-                f"these runs do not compare: {roots[0]} and {root} have different vocabularies ({sizes}); give both the"
-                " same concepts.vocabulary and data"
-            )
+            reason = f"{roots[0]} and {root} have different vocabularies ({sizes})"
+            advice = "give both the same concepts.vocabulary and data"
+            raise ConfigError(f"these runs do not compare: {reason}; {advice}")
 
 
 def _print_fits(facts: "ConceptFacts") -> None:

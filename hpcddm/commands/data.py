@@ -136,10 +136,8 @@ def _describe(one: ProposedExperiment, title: str) -> None:
     number = "unknown number" if proposal.images is None else f"{about}{proposal.images:,}"
     echo(f"  images    {number}; {sample.opened} were opened: {_count(sample.formats.items())}")
     sides = sample.short_sides
-    echo(
-        f"  sizes     {_span(sample.widths)} pixels wide, {_span(sample.heights)} high; half of the shorter sides are"
-        f" at least {sides[(len(sides) - 1) // 2]:,}"
-    )
+    half = f"half of the shorter sides are at least {sides[(len(sides) - 1) // 2]:,}"
+    echo(f"  sizes     {_span(sample.widths)} pixels wide, {_span(sample.heights)} high; {half}")
     if names := [printable(name) for name in proposal.class_names]:
         echo(f"  classes   {len(names):,}: {', '.join(names[:MAX_NAMES])}{', ...' * (len(names) > MAX_NAMES)}")
     if proposal.captions:

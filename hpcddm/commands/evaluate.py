@@ -119,10 +119,8 @@ def _compared(
 
     real = _open_any(against, is_lossy_allowed=True)
     is_stated = isinstance(real, FeatureMoments)
-    require(
-        not is_stated or len(extractors) == 1,
-        f"{against}: does not say which network its features are from; name it by --extractor",
-    )
+    text = f"{against}: does not say which network its features are from; name it by --extractor"
+    require(not is_stated or len(extractors) == 1, text)
     sets = [*samples] if isinstance(real, FeatureMoments) else [*samples, real]
     if images is None:
         measured_sets.require_equal_counts(sets)

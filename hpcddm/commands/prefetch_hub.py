@@ -75,10 +75,8 @@ def _hub_package(own: SettingsWithWeights, folder: Path) -> Any:
     try:
         import huggingface_hub
     except ImportError:
-        raise UserError(
-            f"{own.weights.hub}: needs the package huggingface_hub; install it with:"
-            f" {install_command('huggingface_hub')}; or {_by_hand(own, folder)}"
-        ) from None
+        advice = f"install it with: {install_command('huggingface_hub')}; or {_by_hand(own, folder)}"
+        raise UserError(f"{own.weights.hub}: needs the package huggingface_hub; {advice}") from None
     return huggingface_hub
 
 

@@ -120,10 +120,8 @@ def refusal_reason(devices: Sequence[Device]) -> str:
     owners: dict[tuple[str, str], Device] = {}
     for device in devices:
         if (other := owners.setdefault((device.host, device.name), device)) is not device:
-            return (
-                f"ranks {other.rank} and {device.rank} on {device.host} have the same GPU, {device.name}:"
-                " ranks_per_node must not be more than the GPUs that the node shows"
-            )
+            reason = f"ranks {other.rank} and {device.rank} on {device.host} have the same GPU, {device.name}"
+            return f"{reason}: ranks_per_node must not be more than the GPUs that the node shows"
     return ""
 
 
@@ -148,10 +146,8 @@ def missing_gpu_advice() -> str:
         failure = f" ({error})".replace("\n", " ")
     driver = DRIVER.read_text().splitlines()[0] if DRIVER.exists() else "unknown"
     platform = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"ROCm {torch.version.hip}"
-    return (
-        f"torch {torch.__version__} needs a driver for {platform}, the driver here is: {driver}{failure};"
-        " or a GPU has fallen off the bus: exclude the node and tell its administrators"
-    )
+    reason = f"torch {torch.__version__} needs a driver for {platform}, the driver here is: {driver}{failure}"
+    return f"{reason}; or a GPU has fallen off the bus: exclude the node and tell its administrators"
 
 
 def device_uuid(device: torch.device) -> str:

@@ -175,10 +175,8 @@ def _address_of(host: str) -> str:
             return found
     except OSError as error:
         found = str(error.strerror)
-    raise UserError(
-        f"{host}: its name gives no address that other nodes reach ({found});"
-        f" set the site key network_interface to one of: {', '.join(_interfaces())}"
-    )
+    advice = f"set the site key network_interface to one of: {', '.join(_interfaces())}"
+    raise UserError(f"{host}: its name gives no address that other nodes reach ({found}); {advice}")
 
 
 def _interfaces() -> dict[str, str | None]:

@@ -34,7 +34,5 @@ def _has_slurm() -> bool:
     if client.NO_CLUSTER in reason:
         print("note: Slurm is installed, but for no cluster; running on this machine", file=sys.stderr)
         return False
-    raise SchedulerUnreachable(
-        f"--site auto: Slurm is here and does not answer ({reason}); try again when it does,"
-        " or say --site embedded to run on this machine, with all its cores"
-    )
+    advice = "try again when it does, or say --site embedded to run on this machine, with all its cores"
+    raise SchedulerUnreachable(f"--site auto: Slurm is here and does not answer ({reason}); {advice}")

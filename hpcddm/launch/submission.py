@@ -50,10 +50,8 @@ def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> 
     for unit in decision.to_run:
         minutes = site.resources_for(*unit.key.split("/")).minutes
         if site.scheduler != "local" and 60 * minutes <= site.signal_lead_seconds:
-            raise ConfigError(
-                f"site {site.name}: signal_lead_seconds: {site.signal_lead_seconds} leave nothing of the"
-                f" {minutes} minutes of {unit.key}"
-            )
+            lead = f"signal_lead_seconds: {site.signal_lead_seconds}"
+            raise ConfigError(f"site {site.name}: {lead} leave nothing of the {minutes} minutes of {unit.key}")
         ranks, batch = site.resources_for(*unit.key.split("/")).ranks, batch_size(experiment, unit.key)
         if batch % ranks:
             raise ConfigError(f"site {site.name}: {ranks} ranks cannot share the batch of {batch} of {unit.key} evenly")
@@ -129,21 +127,15 @@ def decide_units(
         # Units that read a redone unit run as well: their jobs do nothing if the new bytes are the same.
         reads_redone = is_own and any(key in submitted and unit.counts_in_fingerprint(key) for key in unit.inputs)
         is_redone = unit.key in redone or reads_redone
-        is_requested = only is None or unit.key in only or is_redone
-        if _decide_unit(unit, decision, run, is_own, is_redone, is_requested, within is None or unit.key in within):
+        is_named = only is None or unit.key in only or is_redone
+        if _decide_unit(unit, decision, run, is_own, is_redone, is_named, within is None or unit.key in within):
             decision.to_run.append(unit)
             submitted.add(unit.key)
     return decision
 
 
 def _decide_unit(
-    unit: PlannedUnit,
-    decision: Decision,
-    run: RunDir,
-    is_own: bool,
-    is_redone: bool,
-    is_requested: bool,
-    is_within: bool,
+    unit: PlannedUnit, decision: Decision, run: RunDir, is_own: bool, is_redone: bool, is_named: bool, is_within: bool
 ) -> bool:
     """Tell if a unit is to run, else add it to the decision; is_within: it belongs to the stages that are submitted."""
     key, status, active = unit.key, decision.states[unit.key], decision.active
@@ -160,7 +152,7 @@ def _decide_unit(
         decision.elsewhere[key] = "" if status.state is State.WAITING else status.reason
     elif missing:
         decision.blocked[key] = missing[0]
-    elif not is_requested:
+    elif not is_named:
         decision.not_requested.append(key)
     elif fault := link_at(run, key):
         decision.refused[key] = fault
@@ -270,10 +262,8 @@ def settled_jobs(home: RunDir, launcher: Launcher, submissions: Sequence[Submiss
             number = f"{len(leaving)} jobs that are" if len(leaving) > 1 else "a job that is"
             echo(f"waiting for {number} ending, at most {seconds} s: {leaving[first].id} ({first}) ...")
         if time.monotonic() - began > seconds:
-            raise UserError(
-                f"job {leaving[first].id} of {first} is still ending after {seconds} s;"
-                " repeat the command when it has left the queue"
-            )
+            reason = f"job {leaving[first].id} of {first} is still ending after {seconds} s"
+            raise UserError(f"{reason}; repeat the command when it has left the queue")
         # Slurm may requeue even a job that was just cancelled.
         launcher.cancel(*(job.id for job in withdrawn.values() if job.state in QUEUED))
         time.sleep(POLL_SECONDS)

@@ -66,10 +66,8 @@ def _refuse_homonyms(sweep_runs: Iterable[SweepRun]) -> None:
         for extra in sweep_run.experiment.experts.extra:
             label, content = first.setdefault(extra.name, (sweep_run.label, extra.content_hash))
             if content != extra.content_hash:
-                raise ConfigError(
-                    f"setting {sweep_run.label}: experts.extra: {extra.name} has other samples in setting {label};"
-                    " give it another name"
-                )
+                fault = f"experts.extra: {extra.name} has other samples in setting {label}"
+                raise ConfigError(f"setting {sweep_run.label}: {fault}; give it another name")
 
 
 def identity_hashes(units: Iterable[PlannedUnit]) -> dict[str, str]:

@@ -40,10 +40,8 @@ def _check_queued(submissions: list[Submission], home: RunDir, names: Collection
         if alive := {name: job for name, job in jobs.items() if name in names}:
             name, job = next(iter(alive.items()))
             more = f" (and {len(alive) - 1} more)" if len(alive) > 1 else ""
-            raise UserError(
-                f"{home.root}: {name}{more} is {job.state} as job {job.id} of site {site};"
-                f" go on with --site {site}, or end its jobs first: {cancel}"
-            )
+            advice = f"go on with --site {site}, or end its jobs first: {cancel}"
+            raise UserError(f"{home.root}: {name}{more} is {job.state} as job {job.id} of site {site}; {advice}")
         return
     for submission in reversed(submissions):
         if unknown := [name for name in submission.units if name in names and not _is_over(name, submission, home)]:

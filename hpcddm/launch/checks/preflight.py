@@ -68,10 +68,8 @@ def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:
         for weights_file in variant.pretrained:
             path = pretrained.cached_file(weights_file)
             if wrong := pretrained.defect(weights_file, path, hashed=False):
-                raise UserError(
-                    f"{place}: {variant.name} needs pretrained weights, {path} is {wrong};"
-                    f" on a node with network run: {command('hpcddm', 'prefetch')}"
-                )
+                advice = f"on a node with network run: {command('hpcddm', 'prefetch')}"
+                raise UserError(f"{place}: {variant.name} needs pretrained weights, {path} is {wrong}; {advice}")
 
 
 def _reads_weights(unit: PlannedUnit, place: str, variant: VariantSettings) -> bool:
@@ -93,10 +91,8 @@ def check_state(unit: PlannedUnit, run: RunDir) -> None:
         seal.require_own(states)
     if states and states[-1][1].get("format") != training_states.FORMAT:
         folder = states[-1][0]
-        raise UserError(
-            f"{unit.key}: {folder} was saved by an earlier version of hpcddm; go on with that one, or delete"
-            f" {folder.parent} to start it again"
-        )
+        advice = f"go on with that one, or delete {folder.parent} to start it again"
+        raise UserError(f"{unit.key}: {folder} was saved by an earlier version of hpcddm; {advice}")
 
 
 def check_snapshots(experiment: Experiment, unit: PlannedUnit, run: RunDir) -> None:

@@ -4,7 +4,6 @@ import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 from hpcddm.launch.base import clean_environment
@@ -23,10 +22,7 @@ class SlurmMissing(SlurmUnavailable):
 
 
 def call_slurm(
-    *command: str,
-    seconds: float | None = None,
-    script: str | None = None,
-    variables: Mapping[str, str] = MappingProxyType({}),
+    *command: str, seconds: float | None = None, script: str | None = None, variables: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a Slurm command, whatever its exit code.
 
@@ -46,7 +42,7 @@ def call_slurm(
         capture_output=True,
         text=True,
         errors="replace",
-        env={**clean_environment(), **variables},
+        env={**clean_environment(), **(variables or {})},
         timeout=seconds or CLIENT_SECONDS,
         check=False,
     )
