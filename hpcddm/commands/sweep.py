@@ -229,13 +229,8 @@ def _table_item(scan: SweepScan, home: RunDir) -> ArrayItem:
     """Make the item that compares the settings after all queued units."""
     first = scan.sweep_runs[0]
     names = [*(item.name for item in scan.items), *(name for name in scan.active if name != TABLE)]
-    return ArrayItem(
-        home,
-        PlannedUnit(TABLE, [], {"settings": len(scan.sweep_runs), "submitted": time.time()}, None),
-        with_relative_paths(first.experiment, home),
-        TABLE,
-        tuple(names),
-    )
+    unit = PlannedUnit(TABLE, [], {"settings": len(scan.sweep_runs), "submitted": time.time()}, None)
+    return ArrayItem(home, unit, with_relative_paths(first.experiment, home), TABLE, tuple(names))
 
 
 def _run_here(scan: SweepScan, home: RunDir, launcher: DirectLauncher, look: Callable[[], SweepScan]) -> int:

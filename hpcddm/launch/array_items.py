@@ -114,16 +114,9 @@ def make_array_spec(
         waits_for: Names of the jobs in `after`, for the user.
     """
     first = items[0]
-    return ArraySpec(
-        f"{first.experiment.name}-{array_name(first)}",
-        [item.name for item in items],
-        [item.spec for item in items],
-        site.resources_for(*first.unit.key.split("/")),
-        list(after),
-        throttle or len(items),
-        begin_seconds,
-        tuple(waits_for),
-    )
+    name, resources = f"{first.experiment.name}-{array_name(first)}", site.resources_for(*first.unit.key.split("/"))
+    keys, specs = [item.name for item in items], [item.spec for item in items]
+    return ArraySpec(name, keys, specs, resources, list(after), throttle or len(items), begin_seconds, tuple(waits_for))
 
 
 def submit_array(items: Sequence[ArrayItem], home: RunDir, launcher: Launcher, spec: ArraySpec, script: str) -> JobId:

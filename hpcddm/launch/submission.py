@@ -127,15 +127,15 @@ def decide_units(
         # Units that read a redone unit run as well: their jobs do nothing if the new bytes are the same.
         reads_redone = is_own and any(key in submitted and unit.counts_in_fingerprint(key) for key in unit.inputs)
         is_redone = unit.key in redone or reads_redone
-        is_named = only is None or unit.key in only or is_redone
-        if _decide_unit(unit, decision, run, is_own, is_redone, is_named, within is None or unit.key in within):
+        is_wanted = only is None or unit.key in only or is_redone
+        if _decide_unit(unit, decision, run, is_own, is_redone, is_wanted, within is None or unit.key in within):
             decision.to_run.append(unit)
             submitted.add(unit.key)
     return decision
 
 
 def _decide_unit(
-    unit: PlannedUnit, decision: Decision, run: RunDir, is_own: bool, is_redone: bool, is_named: bool, is_within: bool
+    unit: PlannedUnit, decision: Decision, run: RunDir, is_own: bool, is_redone: bool, is_wanted: bool, is_within: bool
 ) -> bool:
     """Tell if a unit is to run, else add it to the decision; is_within: it belongs to the stages that are submitted."""
     key, status, active = unit.key, decision.states[unit.key], decision.active
@@ -152,7 +152,7 @@ def _decide_unit(
         decision.elsewhere[key] = "" if status.state is State.WAITING else status.reason
     elif missing:
         decision.blocked[key] = missing[0]
-    elif not is_named:
+    elif not is_wanted:
         decision.not_requested.append(key)
     elif fault := link_at(run, key):
         decision.refused[key] = fault

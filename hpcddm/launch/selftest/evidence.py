@@ -104,14 +104,11 @@ class Evidence:
     def element_resources(self) -> Resources:
         """Resources of an element of the array, equal to one rank's share of such a unit."""
         whole = self.resources
-        return whole.model_copy(
-            update={
-                "nodes": 1,
-                "ranks_per_node": 1,
-                "gpus_per_node": min(1, whole.gpus_per_node),
-                "memory_gb": max(1, whole.memory_gb // whole.ranks_per_node),
-            }
-        )
+        share = {
+            "gpus_per_node": min(1, whole.gpus_per_node),
+            "memory_gb": max(1, whole.memory_gb // whole.ranks_per_node),
+        }
+        return whole.model_copy(update={"nodes": 1, "ranks_per_node": 1, **share})
 
     @property
     def minutes(self) -> int:

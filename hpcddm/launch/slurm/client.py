@@ -36,15 +36,10 @@ def call_slurm(
         OSError: If the command cannot be started.
         subprocess.TimeoutExpired: If the command exceeds the time limit.
     """
+    limit = seconds or CLIENT_SECONDS
+    environment = {**clean_environment(), **(variables or {})}
     return subprocess.run(
-        command,
-        input=script,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        env={**clean_environment(), **(variables or {})},
-        timeout=seconds or CLIENT_SECONDS,
-        check=False,
+        command, input=script, capture_output=True, text=True, errors="replace", env=environment, timeout=limit
     )
 
 

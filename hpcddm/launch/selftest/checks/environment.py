@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -83,13 +84,10 @@ def _find_problem(evidence: Evidence, record: dict[str, Any], start: JobStart) -
 
 def _ranges(numbers: list[int]) -> str:
     """Format sorted numbers as '0-3,8'."""
-    ranges: list[list[int]] = []
-    for number in numbers:
-        if ranges and number == ranges[-1][-1] + 1:
-            ranges[-1] = [ranges[-1][0], number]
-        else:
-            ranges.append([number])
-    return ",".join("-".join(map(str, part)) for part in ranges)
+    # Consecutive numbers are equally far from their places.
+    groups = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
+    ranges = [[number for _, number in group] for _, group in groups]
+    return ",".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in ranges)
 
 
 def evaluate(evidence: Evidence) -> CheckResult:
