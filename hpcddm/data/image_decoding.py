@@ -19,7 +19,7 @@ from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError
 
 from hpcddm.data.segments import PNG_SIGNATURE, remove_metadata
 from hpcddm.data.transforms.base import Transform
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000")
 """Formats that are read, whatever a file's name; Pillow's others are not for photographs, or start programs."""
@@ -94,8 +94,7 @@ def _decoded(content: bytes) -> Image.Image:
 
 
 def _opened(content: bytes) -> Image.Image:
-    if not content:
-        raise ImageError("the file is empty")
+    require(content != b"", "the file is empty", ImageError)
     if content.startswith(PNG_SIGNATURE):
         _check_png(content)
     with _convert_errors(None):
@@ -138,8 +137,7 @@ def to_pixels(image: Image.Image, channels: int) -> Image.Image:
     mode = "RGB" if channels == 3 else "L"
     with _convert_errors(image.format):
         image = rotate_upright(image)
-        if image.mode == "F":
-            raise ImageError("pixels are floating-point numbers, whose range is not known")
+        require(image.mode != "F", "pixels are floating-point numbers, whose range is not known", ImageError)
         if image.mode.startswith("I"):
             image = _upper_byte(image)
         elif image.mode == "LAB":

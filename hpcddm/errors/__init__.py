@@ -55,11 +55,11 @@ class SchedulerUnreachable(UserError):
     exit_code = ExitCode.SCHEDULER_UNREACHABLE
 
 
-def require(condition: bool, message: str, error: type[UserError] = UserError) -> None:
+def require(condition: bool, message: str, error: type[Exception] = UserError) -> None:
     """Check a condition that depends on data, files or settings.
 
     Raises:
-        UserError: If the condition is false; `message` is its text, and `error` its type.
+        Exception: If the condition is false, of type `error` and with the text `message`.
     """
     if not condition:
         raise error(message)

@@ -11,7 +11,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.errors.next_step import step
 from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import Unreadable
@@ -50,8 +50,7 @@ def read_strings(content: bytes, count: int, allow_more: bool = False) -> list[b
         if place > len(content):
             raise Malformed("it ends too early")
         values.append(content[place - size : place])
-    if place < len(content) and not allow_more:
-        raise Malformed(f"{len(content) - place} bytes follow its end")
+    require(allow_more or place >= len(content), f"{len(content) - place} bytes follow its end", Malformed)
     return values
 
 
@@ -110,8 +109,7 @@ def parse_blob(blob: bytes) -> PublicKey:
     if kind != KIND:
         raise Malformed(f"a key of the kind {kind[:40].decode('ascii', 'replace')!r} instead of ssh-ed25519")
     raw = read_strings(blob, 2)[1]
-    if len(raw) != RAW_BYTES:
-        raise Malformed(f"an Ed25519 key of {len(raw)} bytes instead of {RAW_BYTES}")
+    require(len(raw) == RAW_BYTES, f"an Ed25519 key of {len(raw)} bytes instead of {RAW_BYTES}", Malformed)
     second = int.from_bytes(raw, "little") % 2**255
     if second >= FIELD or second in SMALL_ORDER:
         raise Malformed("an Ed25519 key of small order, or not encoded as RFC 8032 says; it protects nothing")
@@ -131,8 +129,7 @@ def parse_text(text: str) -> PublicKey:
         if isinstance(error, Malformed):
             raise
         raise Malformed(f"not 'ssh-ed25519' and the base64 of a key, without a comment ({error})") from None
-    if key.text != text:
-        raise Malformed("not the usual base64 of its bytes")
+    require(key.text == text, "not the usual base64 of its bytes", Malformed)
     return key
 
 

@@ -186,8 +186,7 @@ class PublishedEnsemble(TrainedModel):
             digest = file.read({name: tensors.memory(value) for name, value in values.items() if value.numel()})
         _require_digest(file.path, self.document.files[name], digest)
         broken = tensors.first_not_finite(values)
-        if broken is not None:
-            raise UserError(f"{printable(str(file.path))}: tensor '{broken}' is not finite; refused")
+        require(broken is None, f"{printable(str(file.path))}: tensor '{broken}' is not finite; refused")
         network.load_state_dict(values)
         return network.eval().requires_grad_(False)
 
@@ -207,5 +206,4 @@ def _parameters(experiment: Experiment, key: str) -> int:
 
 
 def _require_digest(path: Path, listed: ListedFile, digest: str) -> None:
-    if digest != listed.sha256:
-        raise UserError(f"{path}: its bytes are not those of {FILE}; fetch the folder again")
+    require(digest == listed.sha256, f"{path}: its bytes are not those of {FILE}; fetch the folder again")
