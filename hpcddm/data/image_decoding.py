@@ -164,12 +164,9 @@ def _check_png(content: bytes) -> None:
     """Check the lengths and the CRC-32 of all chunks: Pillow does not look at those of the pixels."""
     place, kind, view = len(PNG_SIGNATURE), b"", memoryview(content)
     while kind != b"IEND":
-        if place + 12 > len(content):
-            raise ImageError(f"PNG truncated at byte {len(content)}")
-        size, kind = struct.unpack_from(">I4s", content, place)
-        end = place + 12 + size
-        if end > len(content):
-            raise ImageError(f"PNG truncated at byte {len(content)}")
+        end = place + 12 + int.from_bytes(content[place : place + 4], "big")
+        require(end <= len(content), f"PNG truncated at byte {len(content)}", ImageError)
+        kind = content[place + 4 : place + 8]
         if zlib.crc32(view[place + 4 : end - 4]) != struct.unpack_from(">I", content, end - 4)[0]:
             raise ImageError(f"PNG damaged: wrong checksum of the chunk at byte {place}")
         place = end

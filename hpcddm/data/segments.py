@@ -85,9 +85,7 @@ def _jpeg(content: bytes, exif: bytes, kept: Mapping[int, tuple[bytes, ...]]) ->
 
 def _is_needed(marker: int, body: bytes, kept: Mapping[int, tuple[bytes, ...]]) -> bool:
     """Tell if a segment is kept: no comment, and of the applications' only those that begin so."""
-    if APP0 <= marker <= APP15:
-        return body.startswith(kept.get(marker, ()))
-    return marker != COMMENT
+    return body.startswith(kept.get(marker, ())) if APP0 <= marker <= APP15 else marker != COMMENT
 
 
 def _without_thumbnail(jfif: bytes) -> bytes:

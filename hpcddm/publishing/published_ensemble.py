@@ -167,7 +167,7 @@ class PublishedEnsemble(TrainedModel):
             # By a formula: even to build a network without memory takes minutes if somebody says that it is large.
             if held < needed:
                 raise Unreadable(file.path, f"holds {held:,} numbers and its network has {needed:,}")
-            file.require(self._specs(key, unallocated(lambda: _build(self.experiment, key))))
+            file.require(self._specs(key, unallocated(lambda: build_network(self.experiment, key))))
 
     def _opened(self, key: str) -> TensorFile:
         path = self._folder / self.document.networks[key].file
@@ -191,7 +191,8 @@ class PublishedEnsemble(TrainedModel):
         return network.eval().requires_grad_(False)
 
 
-def _build(experiment: Experiment, key: str) -> nn.Module:
+def build_network(experiment: Experiment, key: str) -> nn.Module:
+    """Build the network of a unit, with random weights."""
     if key == ROUTER:
         return build_router.build(experiment)
     if key == AUTOENCODER:
