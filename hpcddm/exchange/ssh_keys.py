@@ -3,7 +3,6 @@
 import base64
 import binascii
 import hashlib
-import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from hpcddm.errors import UserError, require
 from hpcddm.errors.next_step import step
-from hpcddm.files import checked_reads
+from hpcddm.files import atomic, checked_reads
 from hpcddm.files.checked_reads import Unreadable
 
 
@@ -43,12 +42,9 @@ def read_strings(content: bytes, count: int, allow_more: bool = False) -> list[b
     """
     values, place = [], 0
     for _ in range(count):
-        if place + 4 > len(content):
-            raise Malformed("it ends too early")
-        (size,) = struct.unpack_from(">I", content, place)
+        size = int.from_bytes(content[place : place + 4], "big")
         place += 4 + size
-        if place > len(content):
-            raise Malformed("it ends too early")
+        require(place <= len(content), "it ends too early", Malformed)
         values.append(content[place - size : place])
     require(allow_more or place >= len(content), f"{len(content) - place} bytes follow its end", Malformed)
     return values
@@ -150,11 +146,7 @@ def make_key(path: Path) -> PublicKey:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for place, text, mode in ((path, content, 0o600), (public_file(path), f"{public.text}\n".encode(), 0o644)):
-            descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-            with open(descriptor, "wb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
+            atomic.write_new(place, text, mode)
     except OSError as error:
         raise UserError(f"{error.filename or path}: the key cannot be written ({error.strerror})") from None
     return public
