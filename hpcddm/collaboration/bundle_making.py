@@ -75,7 +75,7 @@ def make_bundle(
     digests = {name: _checked(run, contract, key, made, path) for name, path in paths.items()}
     curve = thinned(manifest.read_verified_json(run.unit(key), CURVE, list[tuple[int, float]]))
     number = _count(run, key, entry, digests)
-    said = _asked_for(word, contract)
+    said = replace(word, **dict.fromkeys(one.name for one in fields(SiteWord) if one.name not in contract.provenance))
     bundle = Bundle("hpcddm bundle 1", contract.id, entry.digest, key, entry.site, number, curve, said, {})
     _require_new(output)
     write_folder(output, FILE, bundle, {name: run.output(key, path) for name, path in paths.items()}, signer, BUNDLE)
@@ -138,11 +138,6 @@ def _count(run: RunDir, key: str, entry: AgreedExpert, digests: dict[str, str]) 
     # Before the bundle: a number never means two bundles.
     atomic.write_json(place, asdict(LastBundle(number, entry.digest, digests)))
     return number
-
-
-def _asked_for(word: SiteWord, contract: Contract) -> SiteWord:
-    silent = [field.name for field in fields(SiteWord) if field.name not in contract.provenance]
-    return replace(word, **dict.fromkeys(silent))
 
 
 def _require_new(output: Path) -> None:

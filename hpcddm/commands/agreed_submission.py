@@ -68,8 +68,7 @@ class AgreedSubmission:
         experiment = load_agreed(self.contract, self.folder, self.overrides)
         signed_folder.receive(self.folder, FILE, self.contract.files, None, lambda size: None)
         value = vouched(self.contract, self.site.name)
-        is_known = any(trusted_submissions.is_known(place, value) for place in (self.run.root, None))
-        if trusted is None and not is_known:
+        if trusted is None and not any(trusted_submissions.is_known(place, value) for place in (self.run.root, None)):
             self._print_terms(experiment)
             ask = f"compare the fingerprint with the one that {self.contract.coordinator} tells you by another channel"
             raise UserError(f"{ask}, then add: --trust {self.key.fingerprint}")
@@ -83,8 +82,7 @@ class AgreedSubmission:
         return experiment
 
     def _check_revision(self) -> None:
-        current = run_contracts.current_folder(self.run)
-        if current is None:
+        if (current := run_contracts.current_folder(self.run)) is None:
             # Else its contract was lost, and is put back.
             if self.run.experiment.exists() and not self._is_followed():
                 raise ConfigError(f"--run-dir {self.run.root}: a run without a contract; name another folder")
@@ -114,11 +112,10 @@ class AgreedSubmission:
         del values["cluster"]["clustering"]
         for holder, key in paths.find_paths(values, Experiment):
             echo(f"reads     {holder[key]}")
-        for line in _networks(experiment):
-            echo(f"loads     {line}")
+        echo(*(f"loads     {line}" for line in _networks(experiment)))
         try:
             with _limited_time():
-                print_plan(experiment, self.run, self.site)
+                print_plan(experiment, self.run, self.site, speed=None, assume=None, as_json=False)
         except _TooLong:
             echo(f"costs     not told: to plan it takes more than {PLAN_SECONDS} seconds here")
         except (RuntimeError, ArithmeticError, MemoryError, ValueError) as error:
@@ -182,8 +179,7 @@ def open_submission(folder: Path, overrides: tuple[str, ...], site: Site, run_di
         ConfigError: The contract has no expert for this site.
     """
     contract, key = contracts.read_contract(folder)
-    agreed = contract.sites.get(site.name)
-    if agreed is None or not contract.units_of(site.name):
+    if (agreed := contract.sites.get(site.name)) is None or not contract.units_of(site.name):
         names = ", ".join(name for name in contract.sites if contract.units_of(name))
         raise ConfigError(f"--site {site.name}: trains no expert of this contract; its sites: {names}")
     for owner, signer in ((contract.coordinator, key), (site.name, ssh_keys.parse_text(agreed.key))):

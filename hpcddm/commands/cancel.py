@@ -3,6 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 
 import click
 
@@ -60,8 +61,7 @@ def cancel(run: RunDir, units: tuple[str, ...], now: bool) -> None:
             reads |= {CONTINUATION: []}
         queued = [submission for submission in journal.submissions() if submission.scheduler != "local"]
         launcher = create_launcher(_site(queued[-1], home), home)
-        jobs = launcher.states(queued)
-        if jobs is None:
+        if (jobs := launcher.states(queued)) is None:
             raise SchedulerUnreachable(f"{run.root}: the scheduler does not answer; nothing was cancelled")
         withdrawn = _withdraw(home, None if is_whole else units or tuple(reads))
         # Jobs that wait for a job start when it ends; so cancel the last ones first.
@@ -75,11 +75,9 @@ def cancel(run: RunDir, units: tuple[str, ...], now: bool) -> None:
         ours = {key: job for key, job in chosen.items() if key not in foreign}
         for some in filter(None, (ours, foreign)):
             _cancel(some, [key for key in saving if key in some], queued, launcher, journal)
-    for key in reversed(chosen):
-        echo(f"{'leaving  ' if key in saving else 'cancelled'} job {chosen[key].id}  {key}")
+    echo(*(f"{'leaving  ' if key in saving else 'cancelled'} job {chosen[key].id}  {key}" for key in reversed(chosen)))
     _wait({key: chosen[key] for key in saving}, launcher, queued)
-    waiting = [key for key in reads if key in jobs and key not in chosen and set(reads[key]) & chosen.keys()]
-    if waiting:
+    if waiting := [key for key in reads if key in jobs and key not in chosen and set(reads[key]) & chosen.keys()]:
         echo(f"{', '.join(waiting)} will find it missing and stop; cancel that, too, or retry both later")
     echo(NextStep(retry_commands(run), "cancelled units can be submitted again"))
 
@@ -113,8 +111,7 @@ def _cancel(
 def _withdraw(home: RunDir, units: tuple[str, ...] | None) -> list[str]:
     """Withdraw units that waited for room in the queue, None for all of them; print and return them."""
     rest = continuation.read_remaining(home)
-    withdrawn = continuation.withdraw_units(home, rest.units if rest and units is None else units or ())
-    if withdrawn:
+    if withdrawn := continuation.withdraw_units(home, rest.units if rest and units is None else units or ()):
         echo(f"{len(withdrawn)} units that waited for room in the queue are not submitted: {withdrawn[0]} ...")
     return withdrawn
 
@@ -139,8 +136,7 @@ def _wait(jobs: dict[str, Job], launcher: Launcher, queued: list[Submission]) ->
 
 def _remaining(jobs: dict[str, Job], launcher: Launcher, queued: list[Submission]) -> dict[str, Job]:
     """Return the jobs that are still in the queue, and cancel requeued ones, which are pending."""
-    states = launcher.states(queued)
-    if states is None:
+    if (states := launcher.states(queued)) is None:
         return jobs
     remaining = {key: states[key] for key in jobs if key in states}
     launcher.cancel(*_ids(job for job in remaining.values() if job.state in QUEUED))
@@ -153,10 +149,9 @@ def _ids(jobs: Iterable[Job]) -> list[JobId]:
 
 def _site(last: Submission, run: RunDir) -> Site:
     """Load the site of a submission as it was then."""
-    try:
+    with suppress(ConfigError):
         return stored_site(last.site, run)
-    except ConfigError:
-        return site_from_journal(last)
+    return site_from_journal(last)
 
 
 def _named(run: RunDir) -> tuple[RunDir, str, dict[str, list[str]]]:

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -75,9 +76,8 @@ def find_removable(run: RunDir) -> dict[str, list[Path]]:
     """
     queue = QueueAnswer.query(run)
     if queue.jobs is None:
-        raise SchedulerUnreachable(
-            f"{run.root}: the scheduler does not answer, so any unit may be running; try again later"
-        )
+        text = "the scheduler does not answer, so any unit may be running; try again later"
+        raise SchedulerUnreachable(f"{run.root}: {text}")
     rows = {row.unit: row for row in scan_run(run, queue).rows}
     units = {unit.key: unit for unit in plan_units(stored_experiment(run))}
     states = survey_units(list(units.values()), run)
@@ -113,17 +113,14 @@ def _remove(path: Path) -> None:
     except OSError as error:
         # Of what is inside a folder only the way from there is known.
         place = Path(path.parent, error.filename or path.name)
-        raise UserError(
-            f"{place}: cannot be removed ({error.strerror}); its folder belongs to {_owner(place.parent)},"
-            " who can run hpcddm clean"
-        ) from error
+        advice = f"its folder belongs to {_owner(place.parent)}, who can run hpcddm clean"
+        raise UserError(f"{place}: cannot be removed ({error.strerror}); {advice}") from error
 
 
 def _owner(folder: Path) -> str:
-    try:
+    with suppress(KeyError, OSError):
         return folder.owner()
-    except (KeyError, OSError):
-        return "somebody else"
+    return "somebody else"
 
 
 def _is_own(run: RunDir, key: str) -> bool:
@@ -142,8 +139,7 @@ def _states(run: RunDir, keys: Iterable[str], states: dict[str, UnitStatus]) -> 
         if all(states[need].state is State.COMPLETE for need in states[key].unit.inputs):
             unit = states[key].unit
             inputs = {need: made for need in unit.inputs if (made := manifest.read_if_usable(run.unit(need)))}
-            same = training_states.list_states(folder, unit.expected(inputs).trajectory)
-            continued = [path for path, _ in same]
+            continued = [path for path, _ in training_states.list_states(folder, unit.expected(inputs).trajectory)]
             # A state without a description is staged or incomplete.
             described = [path for path in sorted(folder.iterdir()) if (path / training_states.STATE).exists()]
             yield from (path for path in described if path not in continued)
@@ -152,9 +148,7 @@ def _states(run: RunDir, keys: Iterable[str], states: dict[str, UnitStatus]) -> 
 def _states_of_removed_units(run: RunDir, units: dict[str, PlannedUnit], queue: QueueAnswer) -> Iterator[Path]:
     """Yield training states of units that the experiment has no longer."""
     for stage in STAGE_NAMES:
-        own = {
-            f"{stage}/{folder.parent.name}": folder for folder in (run.root / stage).glob(f"*/{training_states.FOLDER}")
-        }
+        own = {f"{stage}/{path.parent.name}": path for path in (run.root / stage).glob(f"*/{training_states.FOLDER}")}
         own[f"{stage}/all"] = run.root / stage / training_states.FOLDER
         for key, folder in sorted(own.items()):
             is_free = key not in units and key not in (queue.jobs or {})

@@ -60,9 +60,7 @@ def concepts(roots: Sequence[Path], json_file: Path | None) -> None:
         raise UserError(f"{error.path}: {error.reason}; submit again with --redo concept_analysis") from None
     contents = [facts.content for facts in known]
     _check_alike(roots, contents)
-    first = known[0]
-    if len(contents) > 1:
-        first = ConceptFacts({**contents[0], "fits": analysis.fits(contents)})
+    first = ConceptFacts({**contents[0], "fits": analysis.fits(contents)}) if len(contents) > 1 else known[0]
     _print_fits(first)
     if len(contents) == 1:
         _print_concepts(first)
@@ -90,8 +88,7 @@ def _check_alike(roots: Sequence[Path], contents: Sequence[Mapping[str, Any]]) -
     if len({root.resolve() for root in roots}) < len(roots):
         raise ConfigError("a run is given twice; several runs must differ in their seeds")
     seeds = [content["seed"] for content in contents]
-    repeated = sorted({seed for seed in seeds if seeds.count(seed) > 1})
-    if repeated:
+    if repeated := sorted({seed for seed in seeds if seeds.count(seed) > 1}):
         named = ", ".join(map(str, repeated))
         echo(f"warning: several runs have seed {named}: they add no information to one of them", err=True)
     for root, content in zip(roots[1:], contents[1:], strict=True):
@@ -102,10 +99,9 @@ def _check_alike(roots: Sequence[Path], contents: Sequence[Mapping[str, Any]]) -
         names = [[row["name"] for row in one["concepts"]] for one in (contents[0], content)]
         if names[0] != names[1]:
             sizes = f"{len(names[0]):,} and {len(names[1]):,} concepts"
-            raise ConfigError(
-                f"these runs do not compare: {roots[0]} and {root} have different vocabularies ({sizes}); give both the"
-                " same concepts.vocabulary and data"
-            )
+            reason = f"{roots[0]} and {root} have different vocabularies ({sizes})"
+            advice = "give both the same concepts.vocabulary and data"
+            raise ConfigError(f"these runs do not compare: {reason}; {advice}")
 
 
 def _print_fits(facts: "ConceptFacts") -> None:
@@ -113,8 +109,7 @@ def _print_fits(facts: "ConceptFacts") -> None:
     from hpcddm.evaluation.report.concept_facts import FIT_COLUMNS
 
     Console().print(plain_text(facts.answer.headline, style="bold"), soft_wrap=True)
-    for reason in facts.answer.reasons:
-        echo(f"  {reason}")
+    echo(*(f"  {reason}" for reason in facts.answer.reasons))
     if not facts.fitted:
         return
     runs = facts.content["fits"]["runs"]
@@ -135,12 +130,11 @@ def _print_concepts(facts: "ConceptFacts") -> None:
 
     if facts.indistinct:
         echo(f"{facts.indistinct} concepts were drawn and have no score: real images of them do not stand out")
-    groups = (
+    for title, rows in (
         (f"worst drawn of {len(facts.occurring)} concepts with a score, by {facts.arm}", facts.worst),
         (f"never in the training data: the worst of {len(facts.never)}", facts.never[:MAX_NEVER]),
         (f"split across experts, the most frequent of {len(facts.split)}", facts.split[:MAX_SPLIT]),
-    )
-    for title, rows in groups:
+    ):
         if rows:
             _print_rows(facts, title, rows)
 
@@ -180,16 +174,13 @@ def _print_advice(facts: "ConceptFacts", root: Path) -> None:
     else:
         echo("no proposal: no badly drawn concept occurs in several experts")
     echo(f"page {run.output(CONCEPT_ANALYSIS, CONCEPTS_PAGE)}")
-    tables = [
-        path for name in (CONCEPTS_TABLE, CONCEPTS_PARQUET) if (path := run.output(CONCEPT_ANALYSIS, name)).exists()
-    ]
-    echo(f"tables {', '.join(map(str, [*tables, run.output(CONCEPT_ANALYSIS, CONCEPTS_FILE)]))}")
+    tables = [run.output(CONCEPT_ANALYSIS, name) for name in (CONCEPTS_TABLE, CONCEPTS_PARQUET, CONCEPTS_FILE)]
+    echo(f"tables {', '.join(str(table) for table in tables if table.exists())}")
 
 
 def _as_json(roots: Sequence[Path], contents: Sequence[Mapping[str, Any]], facts: "ConceptFacts") -> dict[str, Any]:
     """Return the results: the answer and its fits, and for a single run also its advice and proposal."""
-    alone = ("advice", "proposal") if len(contents) == 1 else ()
-    same = ("experiment", "frequency", "arm", "dense", *alone)
+    same = ("experiment", "frequency", "arm", "dense", *(("advice", "proposal") if len(contents) == 1 else ()))
     return {
         "runs": [str(root) for root in roots],
         "seeds": [content["seed"] for content in contents],

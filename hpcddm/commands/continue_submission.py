@@ -29,8 +29,7 @@ def continue_submission(run: RunDir, trust_run: bool) -> int:
 
 def _continue(run: RunDir, trust_run: bool) -> int:
     home = RunDir(run.root.resolve())
-    rest = continuation.read_remaining(home)
-    if rest is None:
+    if (rest := continuation.read_remaining(home)) is None:
         echo("nothing is left to submit: the units were cancelled, or already submitted")
         return 0
     if is_sweep(home) and rest.sweep is not None:

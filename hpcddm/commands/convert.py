@@ -12,7 +12,7 @@ from hpcddm.commands.terminal import make_table, print_table
 from hpcddm.config import variants
 from hpcddm.config.experiment import ExpertConfig
 from hpcddm.config.models import LayoutSettings
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.printing import echo
 from hpcddm.files import atomic
 from hpcddm.loading.load_experiment import load_experiment
@@ -27,10 +27,7 @@ MOVE_TIMES = (0.1, 0.3, 0.5, 0.7, 0.9)
 @click.argument("source", type=PATH)
 @OVERRIDES
 @click.option(
-    "--like",
-    required=True,
-    metavar="EXPERIMENT",
-    help="Experiment that uses the weights: a name or a YAML file.",
+    "--like", required=True, metavar="EXPERIMENT", help="Experiment that uses the weights: a name or a YAML file."
 )
 @click.option("--output", type=PATH, default=Path("seed.safetensors"), show_default=True)
 @click.option(
@@ -91,10 +88,8 @@ def convert(
 
 def _check_options(layout: str, output: Path) -> None:
     valid = ("auto", *variants.list_variants(LayoutSettings.package))
-    if layout not in valid:
-        raise ConfigError(f"--layout {layout}: valid names are {', '.join(valid)}")
-    if output.suffix != ".safetensors":
-        raise ConfigError(f"--output {output}: the name must end in .safetensors")
+    require(layout in valid, f"--layout {layout}: valid names are {', '.join(valid)}", ConfigError)
+    require(output.suffix == ".safetensors", f"--output {output}: the name must end in .safetensors", ConfigError)
 
 
 def _described(config: ExpertConfig, data: Any, latents: str | None) -> dict[str, Any]:
@@ -165,12 +160,8 @@ def _print(made: Any, description: dict[str, Any], output: Path) -> None:
     table = make_table(("tensor", "number", "verdict", "why"), made.table(), ("tensor", "verdict", "why"), title)
     table.columns[-1].no_wrap = False
     print_table(table)
-    for note in description["notes"]:
-        echo(f"note: {note}")
+    echo(*(f"note: {note}" for note in description["notes"]))
     counts = ", ".join(f"{count} {verdict}" for verdict, count in made.counts().items())
-    history = (
-        "what its source cost is unknown"
-        if description["images"] is None
-        else f"its source saw {description['images']:,} images"
-    )
+    images = description["images"]
+    history = "what its source cost is unknown" if images is None else f"its source saw {images:,} images"
     echo(f"{output}: {counts}; {history}; start from it with experts.init_from.weights={output}")

@@ -13,7 +13,6 @@ from hpcddm.commands.options import JSON, RUN
 from hpcddm.commands.terminal import WITHOUT_LINES, make_table, plain_text, print_table
 from hpcddm.errors.printing import echo
 from hpcddm.files import checked_reads
-from hpcddm.files.checked_reads import Unreadable
 from hpcddm.jobs.attempt_records import read_records
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.local.progress import format_duration
@@ -45,12 +44,9 @@ def cost(run: RunDir, records_only: bool, as_json: bool) -> None:
     if is_sweep(run):
         # Shared units are charged to the setting that submitted them, so the sum counts them once.
         folders = [path.parent for path in sorted(run.root.glob(f"*/{run.experiment.name}"))]
-        settings = [RunDir(folder) for folder in folders if folder.name != FINISHED_RUN]
-        spent += [
-            replace(job_cost, unit=sweep_run.root.name)
-            for sweep_run in settings
-            for job_cost in list_job_costs(sweep_run, from_sacct)
-        ]
+        for folder in (folder for folder in folders if folder.name != FINISHED_RUN):
+            costs = list_job_costs(RunDir(folder), from_sacct)
+            spent += [replace(job_cost, unit=folder.name) for job_cost in costs]
     source = _source(spent, why_not)
     if as_json:
         rows = [asdict(cost) | {"cpu_hours": cost.cpu_hours, "gpu_hours": cost.gpu_hours} for cost in spent]
@@ -90,16 +86,12 @@ def _query_sacct(run: RunDir) -> tuple[list[Execution], str]:
 
 
 def _has_sacct(run: RunDir, site: str) -> bool:
-    try:
-        stored = checked_reads.read_mapping(run.site(site)) or {}
-    except Unreadable:
-        return True
+    stored = checked_reads.usable(checked_reads.read_mapping, run.site(site)) or {}
     return bool(stored.get("has_sacct", True))
 
 
 def _source(spent: list[JobCost], why_not: str) -> str:
-    sources = {job_cost.source for job_cost in spent}
-    if sources == {"sacct"}:
+    if (sources := {job_cost.source for job_cost in spent}) == {"sacct"}:
         return "sacct, all executions of requeued jobs included"
     if "sacct" in sources:
         count = sum(job_cost.source == "records" for job_cost in spent)
@@ -157,14 +149,10 @@ def _total_line(spent: list[JobCost]) -> str:
 
 
 def _legend(spent: list[JobCost]) -> list[str]:
-    lines = []
-    if any(job_cost.is_estimate for job_cost in spent):
-        lines.append("~ is an estimate: nobody recorded the end, so it is the last word or sign of life that counts")
-    if any(job_cost.wasted for job_cost in spent):
-        lines.append(
-            "wasted: the share of the images that a later attempt made again, and attempts that led to nothing"
-        )
-    return lines
+    estimate = "~ is an estimate: nobody recorded the end, so it is the last word or sign of life that counts"
+    wasted = "wasted: the share of the images that a later attempt made again, and attempts that led to nothing"
+    shown = {estimate: any(cost.is_estimate for cost in spent), wasted: any(cost.wasted for cost in spent)}
+    return [line for line, is_shown in shown.items() if is_shown]
 
 
 def _hours(hours: float) -> str:

@@ -53,8 +53,7 @@ def data(folder: Path, as_json: bool) -> int:
         print(json.dumps(_content(survey, experiments, above), indent=1))
     else:
         _print(survey, experiments, above)
-    usable = [one for one in experiments if one.text]
-    if usable:
+    if any(one.text for one in experiments):
         return ExitCode.DONE
     for line in dict.fromkeys(f"error: {one.name}: {one.proposal.error}" for one in experiments):
         echo(*line.split("\n"), err=True)
@@ -106,19 +105,18 @@ def _print(survey: "FolderSurvey", experiments: list[ProposedExperiment], above:
     files = "file" if survey.file_count == 1 else "files"
     more = "" if survey.is_whole else "more than "
     echo(f"{name}: {more}{survey.file_count:,} {files}{folders}; {_kinds(survey)}")
-    for line in _odd(survey):
-        echo(f"  odd       {line}")
+    echo(*(f"  odd       {line}" for line in _odd(survey)))
     if above:
         echo(f"  odd       {step('hpcddm', 'data', survey.root.parent, reason=above)}")
     usable = [one for one in experiments if one.text]
     for number, one in enumerate(usable, 1):
-        echo()
+        echo("")
         _describe(one, f"reading {number} of {len(usable)}: " if len(usable) > 1 else "")
-        echo()
+        echo("")
         # Not by `echo`, which cuts long lines and would join these.
         print(one.text, end="", flush=True)
     if usable:
-        echo()
+        echo("")
         echo(step("hpcddm", "submit", FILE, reason=f"save the lines{' of one reading' * (len(usable) > 1)} as {FILE}"))
         refused = [one for one in experiments if not one.text and not usable[0].proposal.is_specific]
         for line in dict.fromkeys(f"not as {one.name}: {one.proposal.error}" for one in refused):
@@ -126,7 +124,7 @@ def _print(survey: "FolderSurvey", experiments: list[ProposedExperiment], above:
     else:
         for one in experiments:
             if one.sample.widths:
-                echo()
+                echo("")
                 _describe(one, "")
 
 
@@ -138,17 +136,13 @@ def _describe(one: ProposedExperiment, title: str) -> None:
     number = "unknown number" if proposal.images is None else f"{about}{proposal.images:,}"
     echo(f"  images    {number}; {sample.opened} were opened: {_count(sample.formats.items())}")
     sides = sample.short_sides
-    echo(
-        f"  sizes     {_span(sample.widths)} pixels wide, {_span(sample.heights)} high; half of the shorter sides are"
-        f" at least {sides[(len(sides) - 1) // 2]:,}"
-    )
-    names = [printable(name) for name in proposal.class_names]
-    if names:
+    half = f"half of the shorter sides are at least {sides[(len(sides) - 1) // 2]:,}"
+    echo(f"  sizes     {_span(sample.widths)} pixels wide, {_span(sample.heights)} high; {half}")
+    if names := [printable(name) for name in proposal.class_names]:
         echo(f"  classes   {len(names):,}: {', '.join(names[:MAX_NAMES])}{', ...' * (len(names) > MAX_NAMES)}")
     if proposal.captions:
         echo(f"  captions  {proposal.captions}, such as: {printable(proposal.example, 120)}")
-    for line in proposal.remarks:
-        echo(f"  odd       {line}")
+    echo(*(f"  odd       {line}" for line in proposal.remarks))
 
 
 def _span(sides: list[int]) -> str:

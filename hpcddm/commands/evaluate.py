@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich import box
-from rich.table import Table
 
 from hpcddm.commands.options import PATH
-from hpcddm.commands.terminal import plain_text, print_table
+from hpcddm.commands.terminal import UNDERLINED, make_table, plain_text, print_table
 from hpcddm.config.image_encoders import ImageEncoderSettings, figure_label
 from hpcddm.config.schema import validate
 from hpcddm.config.strict_yaml import parse_value
@@ -121,10 +119,8 @@ def _compared(
 
     real = _open_any(against, is_lossy_allowed=True)
     is_stated = isinstance(real, FeatureMoments)
-    require(
-        not is_stated or len(extractors) == 1,
-        f"{against}: does not say which network its features are from; name it by --extractor",
-    )
+    text = f"{against}: does not say which network its features are from; name it by --extractor"
+    require(not is_stated or len(extractors) == 1, text)
     sets = [*samples] if isinstance(real, FeatureMoments) else [*samples, real]
     if images is None:
         measured_sets.require_equal_counts(sets)
@@ -217,20 +213,15 @@ def _print(found: Mapping[str, Any], as_json: bool, as_csv: bool) -> None:
         _print_table(found)
 
 
-def _rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str, Any, Sequence[Any], str]]:
-    """Yield set, full key, value, interval and verdict of every figure."""
+def _print_csv(found: Mapping[str, Any]) -> None:
+    """Print a row for each figure of each set."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(["samples", "figure", "value", "low", "high", "verdict", "images", "against"])
     for name, intervals in found["intervals"].items():
         values = found["arms"].get(name) or found["floor"]
         for key, ends in intervals.items():
             verdict = found["differences"].get(name, {}).get(key, {}).get("verdict", "")
-            yield name, key, values[key], ends, verdict
-
-
-def _print_csv(found: Mapping[str, Any]) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["samples", "figure", "value", "low", "high", "verdict", "images", "against"])
-    for name, key, value, ends, verdict in _rows(found):
-        writer.writerow([name, key, value, *ends, verdict, found["images"], found["against"]])
+            writer.writerow([name, key, values[key], *ends, verdict, found["images"], found["against"]])
 
 
 def _print_table(found: Mapping[str, Any]) -> None:
@@ -239,13 +230,8 @@ def _print_table(found: Mapping[str, Any]) -> None:
 
     columns = [*found["arms"], *([TITLE] if found["intervals"]["floor"] else [])]
     title = f"{found['images']:,} images of each set against {found['against']}, with 95 % intervals"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1))
-    table.add_column("figure", no_wrap=True)
-    for name in columns:
-        table.add_column(plain_text(name), justify="right", no_wrap=True)
-    for key, cells in figure_rows(dict(found)).items():
-        table.add_row(plain_text(key), *(cells.get(name, "") for name in columns))
-    print_table(table)
+    rows = ([key, *(cells.get(name, "") for name in columns)] for key, cells in figure_rows(dict(found)).items())
+    print_table(make_table(["figure", *columns], rows, ["figure"], title, **UNDERLINED))
     for name, text in found["protocol"].items() if AS_STATED in found["against"] else ():
         echo(f"note: {plain_text(name)}: {text}")
     for label, dimension in found["few_images"].items():

@@ -43,8 +43,7 @@ def expert_costs(
         return []
     costs = []
     for expert in range(experiment.cluster.experts):
-        key = expert_key(expert)
-        if key not in estimates:
+        if (key := expert_key(expert)) not in estimates:
             continue
         described, resources = list_results({EXPERT_LISTS: lists}, expert), site.resources_for(*key.split("/"))
         trained_on = described["samples"] + described.get("other_clusters", 0)

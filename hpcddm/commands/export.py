@@ -10,7 +10,7 @@ import jinja2
 from hpcddm.commands.options import PATH, RUN, UNIT
 from hpcddm.config.class_names import are_numbers
 from hpcddm.config.experiment import Experiment
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.next_step import install_command
 from hpcddm.errors.printing import echo
 from hpcddm.files import checked_reads
@@ -40,8 +40,7 @@ def export(run: RunDir, unit: str, output: Path) -> None:
     """
     experiment = stored_experiment(run)
     valid = [*train_keys(experiment), *student_keys(experiment)]
-    if unit not in valid:
-        raise ConfigError(f"{unit}: no denoiser of this run; valid names: {', '.join(valid)}")
+    require(unit in valid, f"{unit}: no denoiser of this run; valid names: {', '.join(valid)}", ConfigError)
     if linked := link_above(run, unit):
         raise UserError(f"{unit}: {linked}")
     require_current(survey_units(plan_units(experiment), run), run, unit)
@@ -84,8 +83,7 @@ def _latents(run: RunDir, experiment: Experiment) -> dict[str, Any]:
 
     Raises `UserError` without their scale.
     """
-    space = latent_space(experiment)
-    if space is None:
+    if (space := latent_space(experiment)) is None:
         return {}
     settings = json.dumps(space.autoencoder.model_dump(mode="json", exclude_none=True))
     name = f"{settings} in {run.unit(AUTOENCODER)}" if space.autoencoder.is_trained else settings

@@ -59,8 +59,7 @@ def list_job_costs(run: RunDir, executions: list[Execution]) -> list[JobCost]:
     tried = {key: read_records(run.logs(key)) for key in units_with_logs(run)}
     jobs = {(record.job, record.token): key for key, attempts in tried.items() for record in attempts if record.job}
     for execution in executions:
-        key = jobs.get((execution.job, execution.token)) or _unit_of(execution, units)
-        if key and _is_own(run, key):
+        if (key := jobs.get((execution.job, execution.token)) or _unit_of(execution, units)) and _is_own(run, key):
             by_unit[key].append(execution)
     for key in dict.fromkeys([*tried, *by_unit]):
         costs += _unit(key, tried.get(key, []), by_unit[key])
@@ -90,8 +89,7 @@ def _unit(key: str, tried: list[AttemptRecord], executions: list[Execution]) -> 
     unmatched = list(executions)
     costs = []
     for place, record in enumerate(tried):
-        match = _match(record, unmatched)
-        if match:
+        if match := _match(record, unmatched):
             unmatched.remove(match)
         later = tried[place + 1 :]
         # A heartbeat stays fresh for a while; what another attempt has followed is over.
@@ -109,9 +107,7 @@ def _unit(key: str, tried: list[AttemptRecord], executions: list[Execution]) -> 
 
 def _match(record: AttemptRecord, executions: list[Execution]) -> Execution | None:
     """Find the execution of the same element that started nearest to the attempt: a requeue keeps the id."""
-    candidates = [
-        execution for execution in executions if execution.job == record.job and execution.token == record.token
-    ]
+    candidates = [one for one in executions if one.job == record.job and one.token == record.token]
     started = record.started
     if not candidates or started is None:
         return None
@@ -132,8 +128,8 @@ def _by_records(key: str, record: AttemptRecord, wasted: float, ending: str) -> 
         started=record.started,
         ended=None if is_running else last,
         seconds=max(end - record.started, 0.0) if record.started and end else 0.0,
-        cpus=_count(record, "cpus"),
-        gpus=_count(record, "gpus"),
+        cpus=record.owner.get("cpus", 0),
+        gpus=record.owner.get("gpus", 0),
         wasted=wasted,
         source="records",
         is_estimate=not (is_recorded or is_running) or record.started is None,
@@ -169,13 +165,8 @@ def _wasted(record: AttemptRecord, later: list[AttemptRecord]) -> float:
     if first is None or last is None or last <= first:
         return 1.0
     following = [attempt.begun.get("images") for attempt in later]
-    continued = next((images for images in following if images is not None), None)
-    if continued is None:
+    if (continued := next((images for images in following if images is not None), None)) is None:
         # No later attempt yet: the saved part will not be computed again.
         saved = [record.ended.get("images"), record.beat.saved_images if record.beat else None, first]
         continued = max(number for number in saved if number is not None)
     return min(max((last - continued) / (last - first), 0.0), 1.0)
-
-
-def _count(record: AttemptRecord, key: str) -> int:
-    return int(record.owner.get(key) or 0)

@@ -40,8 +40,7 @@ def _wait_for(run: RunDir, unit: str, number: int) -> AttemptRecord:
     """Wait for the first attempt from `number` on and read its record."""
     has_said = False
     while True:
-        attempt = next((attempt for attempt in list_attempts(run.logs(unit)) if attempt[0] >= number), None)
-        if attempt:
+        if attempt := next((attempt for attempt in list_attempts(run.logs(unit)) if attempt[0] >= number), None):
             return read_record(*attempt)
         if not has_said:
             echo(f"--- waiting for attempt {number} of {unit} (Ctrl-C leaves)")
@@ -103,8 +102,7 @@ class LogTail:
         click.echo("\n".join(printable(line, len(line)) for line in text.split("\n")), nl=False)
 
     def _last_lines(self, file: BinaryIO) -> int:
-        size = file.seek(0, os.SEEK_END)
-        if size <= FIRST_BYTES:
+        if (size := file.seek(0, os.SEEK_END)) <= FIRST_BYTES:
             return 0
         file.seek(size - FIRST_BYTES)
         file.readline()

@@ -26,10 +26,7 @@ from hpcddm.runs.stored_experiment import stored_experiment
 @click.option("--attempt", type=int, help="Default: the last one.")
 @click.option("--all", "every", is_flag=True, help="All attempts, oldest first, each with how it ended.")
 @click.option(
-    "--follow",
-    "following",
-    is_flag=True,
-    help="Print new lines, over all attempts, until the unit has ended.",
+    "--follow", "following", is_flag=True, help="Print new lines, over all attempts, until the unit has ended."
 )
 @click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True)
 def logs(run: RunDir, unit: str, attempt: int | None, rank: int, every: bool, following: bool) -> None:
@@ -51,18 +48,15 @@ def logs(run: RunDir, unit: str, attempt: int | None, rank: int, every: bool, fo
             _show_attempt(run, record, rank)
         follow(run, unit, rank, max(tried, default=1))
         return
-    kept = (
-        _find_scheduler_files(run, unit, rank, [newest] if tried and newest else submissions)
-        if attempt is None and _is_ahead(newest, tried)
-        else []
-    )
+    kept: list[Path] = []
+    if attempt is None and _is_ahead(newest, tried):
+        kept = _find_scheduler_files(run, unit, rank, [newest] if tried and newest else submissions)
     if not tried and not kept:
         if newest and newest.job and attempt is None:
             text = f"{run.root}: no attempt at '{unit}', and its job {newest.job} left no output"
             raise UserError(str(step("hpcddm", "status", run.root, reason=text)))
-        with_logs = sorted(
-            str(place.relative_to(run.root / "logs").parent) for place in (run.root / "logs").glob("*/*/attempt-1")
-        )
+        folder = run.root / "logs"
+        with_logs = sorted(str(place.relative_to(folder).parent) for place in folder.glob("*/*/attempt-1"))
         raise ConfigError(f"{run.root}: no attempt at '{unit}'; there are logs of: {', '.join(with_logs) or 'nothing'}")
     if tried and every:
         for record in tried.values():
@@ -71,13 +65,11 @@ def logs(run: RunDir, unit: str, attempt: int | None, rank: int, every: bool, fo
         number = max(tried) if attempt is None else attempt
         if number not in tried:
             raise ConfigError(f"{unit} has no attempt {number}; there are: {', '.join(map(str, tried))}")
-        for file in _logs(run, tried[number], rank):
-            _show(file)
+        _show(_logs(run, tried[number], rank))
     if kept:
         older = f" (the one before left attempts: --attempt {max(tried)})" if tried and not every else ""
         echo(f"no attempt at {unit} by its newest job{older}; what the scheduler kept:")
-        for file in kept:
-            _show(file)
+        _show(kept)
 
 
 def _logs(run: RunDir, record: AttemptRecord, rank: int) -> list[Path]:
@@ -102,8 +94,7 @@ def _show_attempt(run: RunDir, record: AttemptRecord, rank: int) -> None:
     except ConfigError:
         echo(f"(no log of rank {rank})")
         return
-    for file in files:
-        _show(file)
+    _show(files)
 
 
 def headline(record: AttemptRecord) -> str:
@@ -157,10 +148,11 @@ def _find_scheduler_files(run: RunDir, unit: str, rank: int, submissions: list[S
     return []
 
 
-def _show(file: Path) -> None:
-    echo(f"--- {file}")
-    with open(checked_reads.open_regular(file), errors="replace") as lines:
-        line = lines.readline(MAX_LINE_CHARACTERS) or "(empty)"
-        while line:
-            echo(line.removesuffix("\n"))
-            line = lines.readline(MAX_LINE_CHARACTERS)
+def _show(files: list[Path]) -> None:
+    for file in files:
+        echo(f"--- {file}")
+        with open(checked_reads.open_regular(file), errors="replace") as lines:
+            line = lines.readline(MAX_LINE_CHARACTERS) or "(empty)"
+            while line:
+                echo(line.removesuffix("\n"))
+                line = lines.readline(MAX_LINE_CHARACTERS)

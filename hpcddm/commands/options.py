@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, require
 from hpcddm.runs.run_dir import RunDir
 
 PATH = click.Path(path_type=Path)
@@ -14,19 +14,13 @@ UNIT = click.argument("unit", metavar="STAGE/UNIT")
 EXPERIMENT = click.argument("name", default="quickstart", metavar="[EXPERIMENT]")
 OVERRIDES = click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 SITE = click.option(
-    "--site",
-    "site_name",
-    default="auto",
-    show_default=True,
-    help="A site's name or YAML file; auto: Slurm, or here.",
+    "--site", "site_name", default="auto", show_default=True, help="A site's name or YAML file; auto: Slurm, or here."
 )
 RUN_DIR = click.option("--run-dir", type=PATH, help="Default: runs/<the experiment's name>.")
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Write the exact batch scripts and submit nothing.")
 JSON = click.option("--json", "as_json", is_flag=True, help="For programs.")
 TRUST = click.option(
-    "--trust-run",
-    is_flag=True,
-    help="Execute the run's own copies of site and template, even if others wrote them.",
+    "--trust-run", is_flag=True, help="Execute the run's own copies of site and template, even if others wrote them."
 )
 
 
@@ -37,8 +31,7 @@ def matching_units(root: Path, names: Iterable[str], keys: Sequence[str]) -> lis
     """
     named: dict[str, None] = {}
     for name in names:
-        units = [key for key in keys if key == name or key.startswith(f"{name}/")]
-        if not units:
+        if not (units := [key for key in keys if key == name or key.startswith(f"{name}/")]):
             stages = ", ".join(dict.fromkeys(key.rpartition("/")[0] for key in keys))
             raise ConfigError(f"{root} has no unit '{name}'; valid: {', '.join(keys)}; or a stage: {stages}")
         named |= dict.fromkeys(units)
@@ -48,6 +41,5 @@ def matching_units(root: Path, names: Iterable[str], keys: Sequence[str]) -> lis
 def matching_unit(root: Path, name: str, keys: Sequence[str]) -> str:
     """Return the unit that a name means; raises `ConfigError` for a name that means none, or several."""
     units = matching_units(root, [name], keys)
-    if len(units) > 1:
-        raise ConfigError(f"{root}: {name} has {len(units)} units; name one: {', '.join(units)}")
+    require(len(units) <= 1, f"{root}: {name} has {len(units)} units; name one: {', '.join(units)}", ConfigError)
     return units[0]

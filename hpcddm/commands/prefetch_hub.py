@@ -51,8 +51,7 @@ def _fetch(own: SettingsWithWeights, folder: Path) -> None:
     except Exception as error:
         # Network failures raise errors of the package's HTTP client, which differs between releases, often without a
         # message; then their cause has it.
-        text = str(error) or str(error.__cause__ or "") or type(error).__name__
-        reason = text.strip().splitlines()[0]
+        reason = (str(error) or str(error.__cause__ or "") or type(error).__name__).strip().splitlines()[0]
         raise UserError(f"{own.weights.hub}: cannot be fetched ({reason}); {_by_hand(own, folder)}") from error
 
 
@@ -60,16 +59,14 @@ def _download(hub: Any, own: SettingsWithWeights, staged: Path) -> Path:
     """Download the files that the layout needs from a repository, and return their folder."""
     of_hub = own.weights
     prefix = f"{of_hub.subfolder}/" if of_hub.subfolder else ""
-    information = hub.HfApi().model_info(of_hub.repository, revision=of_hub.revision)
-    names = [file.rfilename.removeprefix(prefix) for file in information.siblings if file.rfilename.startswith(prefix)]
+    info = hub.HfApi().model_info(of_hub.repository, revision=of_hub.revision)
+    names = [file.rfilename.removeprefix(prefix) for file in info.siblings if file.rfilename.startswith(prefix)]
     chosen = own.layout.select_files([name for name in names if "/" not in name])
     (staged / "whole").mkdir()
     for name in chosen:
-        echo(f"fetching {of_hub.hub}/{name} at {information.sha}")
+        echo(f"fetching {of_hub.hub}/{name} at {info.sha}")
         # Of one commit, though the branch may move meanwhile.
-        path = hub.hf_hub_download(
-            of_hub.repository, prefix + name, revision=information.sha, local_dir=staged / "parts"
-        )
+        path = hub.hf_hub_download(of_hub.repository, prefix + name, revision=info.sha, local_dir=staged / "parts")
         shutil.move(path, staged / "whole" / name)
     return staged / "whole"
 
@@ -78,10 +75,8 @@ def _hub_package(own: SettingsWithWeights, folder: Path) -> Any:
     try:
         import huggingface_hub
     except ImportError:
-        raise UserError(
-            f"{own.weights.hub}: needs the package huggingface_hub; install it with:"
-            f" {install_command('huggingface_hub')}; or {_by_hand(own, folder)}"
-        ) from None
+        advice = f"install it with: {install_command('huggingface_hub')}; or {_by_hand(own, folder)}"
+        raise UserError(f"{own.weights.hub}: needs the package huggingface_hub; {advice}") from None
     return huggingface_hub
 
 

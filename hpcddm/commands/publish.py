@@ -28,12 +28,7 @@ HERE = "~/.ssh/hpcddm_ed25519"
 )
 @click.option("--experts", metavar="NUMBERS", help="With commas: 0,1,3.  [default: all]")
 @click.option("--without", multiple=True, metavar="UNIT", help="An expert to leave out; repeat it for several.")
-@click.option(
-    "--bf16",
-    "is_bf16",
-    is_flag=True,
-    help="Halve the weights; only samples of bf16 trainings stay.",
-)
+@click.option("--bf16", "is_bf16", is_flag=True, help="Halve the weights; only samples of bf16 trainings stay.")
 @click.option("--with-encoders", "has_encoders", is_flag=True, help="Copy the public weights of autoencoder and text.")
 @click.option("--license", "license_id", metavar="ID", help="As the hub has it, such as cc-by-4.0.")
 @click.option("--terms", metavar="TEXT", help="Terms of the data; those of a contract must be repeated.")
@@ -73,8 +68,7 @@ def publish(
         raise ConfigError(f"--output {output}: is not empty; name a new folder")
     left_out = list(dict.fromkeys([*without, *_others(experts, expert_keys(experiment))]))
     asked_for = [name.strip() for name in strategies.split(",")] if strategies else None
-    named = asked_for or published_units.default_strategies(experiment)
-    chosen = list(dict.fromkeys(named))
+    chosen = list(dict.fromkeys(asked_for or published_units.default_strategies(experiment)))
     if not chosen:
         raise ConfigError("--strategies: all strategies of the run read clusters of images; name others, such as top-1")
     units, lists = published_units.select_units(run, experiment, chosen, left_out)

@@ -3,9 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich import box
-
-from hpcddm.commands.terminal import make_table, print_table
+from hpcddm.commands.terminal import UNDERLINED, make_table, print_table
 from hpcddm.errors.printing import echo
 from hpcddm.evaluation.metrics import columns, headlines, led_by, short_key
 from hpcddm.evaluation.metrics.base import Better, Metric
@@ -13,8 +11,6 @@ from hpcddm.runs.stored_results import arm_metrics
 
 COUNTS = {"images": ("images", ",.0f"), "train_flops": ("training\nFLOPs", ".3g")}
 """Columns after those of the metrics: key -> title and format."""
-UNDERLINED: dict[str, Any] = {"box": box.SIMPLE, "padding": (0, 0, 0, 1)}
-"""Form of the tables, with a line below the names of the columns."""
 
 
 def print_results_table(results: dict[str, Any]) -> None:
@@ -34,10 +30,8 @@ def print_results_table(results: dict[str, Any]) -> None:
     if others := _of_other_extractors(everyone):
         _print_figures(everyone, others)
     for label, dimension in results["few_images"].items():
-        text = f"note: {dimension} features of {label} need {2 * dimension:,} images for FD; compare by KID instead"
-        echo(text)
-    for line in results.get("warnings", ()):
-        echo(f"warning: {line}")
+        echo(f"note: {dimension} features of {label} need {2 * dimension:,} images for FD; compare by KID instead")
+    echo(*(f"warning: {line}" for line in results.get("warnings", ())))
     # Older reports have no entry for missing experts.
     if results.get("remark"):
         echo(f"made with {results['remark']}")
@@ -46,8 +40,7 @@ def print_results_table(results: dict[str, Any]) -> None:
 def _of_other_extractors(everyone: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric]:
     """Return the headlines by extractors after the first one, by their full keys."""
     heads = {metric.key: metric for metric in headlines()}
-    values = next(iter(everyone.values()))
-    figures = [key for key in values if "@" in key and short_key(key) in heads]
+    figures = [key for key in next(iter(everyone.values())) if "@" in key and short_key(key) in heads]
     first = {short_key(key): _extractor(key) for key in reversed(figures)}
     return {key: heads[short_key(key)] for key in figures if first[short_key(key)] != _extractor(key)}
 

@@ -34,11 +34,7 @@ from hpcddm.runs.unit_keys import CATALOG
 @click.option("--site", "site_name", help="A site's name or YAML file. Default: the one that you last used here.")
 @TRUST
 def retry(
-    run: RunDir,
-    units: tuple[str, ...],
-    resources: tuple[str, ...],
-    site_name: str | None,
-    trust_run: bool,
+    run: RunDir, units: tuple[str, ...], resources: tuple[str, ...], site_name: str | None, trust_run: bool
 ) -> int:
     """Submit failed units of RUN again.
 
@@ -85,8 +81,7 @@ def _last_site_and_template(run: RunDir, trust_run: bool) -> tuple[Site, dict[st
     """Return site and template of the last submission; the site as its file is now, if the user has repaired it."""
     name = _last_site(run)
     site, parts = trusted_site_and_template(name, run, trust_run)
-    path = repaired_site_file(run, name)
-    if path is None:
+    if (path := repaired_site_file(run, name)) is None:
         return site, parts
     repaired = load_site(str(path))
     if repaired.name != site.name:

@@ -58,12 +58,8 @@ class QueueAnswer:
     def query(cls, run: RunDir) -> "QueueAnswer":
         """Query all jobs of the run at once; this machine's own units are known by their heartbeats."""
         # A sweep's job that continues names no setting, but it may have units of this one to submit.
-        more = [
-            submission
-            for home in journal_dirs(run)
-            for submission in Journal(home.journal).submissions()
-            if CONTINUATION in submission.units
-        ]
+        every = [submission for home in journal_dirs(run) for submission in Journal(home.journal).submissions()]
+        more = [submission for submission in every if CONTINUATION in submission.units]
         observed = {submission.uuid: submission for submission in (*more, *submissions_of(run))}
         queued = [submission for submission in observed.values() if submission.scheduler != "local"]
         if not queued:
@@ -140,8 +136,7 @@ class RunStatus:
             return NextStep(reason=f"complete: {self.run.root}/report/index.html")
         # Steps at this site come before steps at other sites.
         rows = [row for row in self.rows if not self._is_left_out(row)]
-        here = [row.next for row in rows if row.next.commands and row.state != State.ELSEWHERE]
-        if here:
+        if here := [row.next for row in rows if row.next.commands and row.state != State.ELSEWHERE]:
             return here[0]
         exchange = [*self._handover(), *self._fetching([row for row in rows if row.next.commands])]
         if not exchange:
@@ -176,8 +171,7 @@ class RunStatus:
 
     def _watching(self) -> NextStep:
         """Return the command that shows the progress."""
-        running = [row.unit for row in self.rows if row.state in (State.RUNNING, State.STOPPING)]
-        if running:
+        if running := [row.unit for row in self.rows if row.state in (State.RUNNING, State.STOPPING)]:
             return step("hpcddm", "logs", self.run.root, running[0], "--follow", reason="under way")
         return self._waiting() if self._is_alive else resubmit_step(self.run)
 
@@ -219,13 +213,11 @@ def scan_run(run: RunDir, queue: QueueAnswer) -> RunStatus:
     is_stopping = any(nfs_reads.exists(home.stop) for home in journal_dirs(run))
     rows, vanished, waiting, steps = [], [], set(), UnitSteps(run, sites)
     for key, status in states.items():
-        unit_submissions = [submission for submission in submissions if key in submission.units]
-        is_silent = queue.jobs is None and any(submission.scheduler != "local" for submission in unit_submissions)
+        own = [submission for submission in submissions if key in submission.units]
+        is_silent = queue.jobs is None and any(submission.scheduler != "local" for submission in own)
         is_foreign = status.unit.site is not None and status.unit.site not in sites
         job = (queue.jobs or {}).get(key)
-        observed = UnitObservation(
-            status, read_activity(run, key), unit_submissions, job, is_silent, is_stopping, is_foreign
-        )
+        observed = UnitObservation(status, read_activity(run, key), own, job, is_silent, is_stopping, is_foreign)
         rows.append(make_row(observed, experiment, run, steps))
         vanished += [key] if has_vanished(observed) else []
         waiting |= {key} if rows[-1].state == State.STOPPED and lacked_inputs(observed) else set()
@@ -236,10 +228,8 @@ def scan_run(run: RunDir, queue: QueueAnswer) -> RunStatus:
     rows = [replace(row, reason=reasons.get(row.unit, row.reason)) for row in rows]
     rows = add_causes(rows, states, waiting)
     open_units = [status.unit for status in states.values() if status.state is not State.COMPLETE]
-    needed = {key for unit in open_units if unit.site in (None, *sites) for key in unit.inputs}
-    rows = [
-        row if row.state != State.ELSEWHERE or row.unit in needed else replace(row, next=NextStep()) for row in rows
-    ]
+    read = {key for unit in open_units if unit.site in (None, *sites) for key in unit.inputs}
+    rows = [row if row.state != State.ELSEWHERE or row.unit in read else replace(row, next=NextStep()) for row in rows]
     refusal, stale = _refusal(states, {None} | sites)
     typed, catalog = stored_command(run), manifest.read_if_usable(run.unit(CATALOG))
     until = typed.until if typed else None
@@ -259,12 +249,10 @@ def scan_run(run: RunDir, queue: QueueAnswer) -> RunStatus:
     return replace(overview, rows=overview.without_premature_steps())
 
 
-def _read_by_others(
-    open_units: list[PlannedUnit], states: dict[str, UnitStatus], sites: set[str]
-) -> dict[str, list[str]]:
+def _read_by_others(units: list[PlannedUnit], states: dict[str, UnitStatus], sites: set[str]) -> dict[str, list[str]]:
     """List the units of this site that open units of other sites read, by the other site."""
     read: dict[str, list[str]] = {}
-    for unit in (unit for unit in open_units if unit.site not in (None, *sites)):
+    for unit in (unit for unit in units if unit.site not in (None, *sites)):
         # Each site probes experts itself.
         keys = [key for key in unit.inputs if states[key].unit.site in sites and key not in unit.gates.values()]
         read[str(unit.site)] = list(dict.fromkeys([*read.get(str(unit.site), []), *keys]))

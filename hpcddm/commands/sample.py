@@ -17,7 +17,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.sampling import SamplerSettings, SolverSettings, parse_strategy
 from hpcddm.config.schema import validate
 from hpcddm.config.strict_yaml import parse_value
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.printing import echo
 from hpcddm.files import atomic
 from hpcddm.loading.ensemble_document import read_ensemble
@@ -134,12 +134,11 @@ def sample(
     without = f" without {', '.join(missing)}" if missing else ""
     evaluate = experiment.evaluate
     how = f"{evaluate.steps} {evaluate.solver.name} steps, guidance {evaluate.guidance:g}"
-    weights = str(selected_weights(experiment))
+    if weights := str(selected_weights(experiment)):
+        how += f", weights {weights}"
     named = [] if are_numbers(names) else classes
     of_class = f" of {named[0]}" if len(named) == 1 else ""
-    echo(
-        f"{output}: {num_images} images{of_class}, {strategy}{without}, {how}{', weights ' if weights else ''}{weights}"
-    )
+    echo(f"{output}: {num_images} images{of_class}, {strategy}{without}, {how}")
     if 1 < len(named) <= MAX_COLUMNS:
         echo(f"columns: {', '.join(named)}")
 
@@ -175,8 +174,7 @@ def _changed(experiment: Experiment, strategy: str, changes: dict[str, Any]) -> 
     """
     changes = {key: value for key, value in changes.items() if value is not None}
     guidance = changes.get("guidance", 1.0)
-    if not 0 <= guidance < math.inf:
-        raise ConfigError(f"--guidance {guidance:g}: needs a finite number of at least 0")
+    require(0 <= guidance < math.inf, f"--guidance {guidance:g}: needs a finite number of at least 0", ConfigError)
     if solver := changes.get("solver"):
         changes["solver"] = _solver(f"--solver {solver}", solver)
     experiment = experiment.model_copy(update={"evaluate": experiment.evaluate.model_copy(update=changes)})

@@ -90,8 +90,7 @@ def selftest(site_name: str, folder: Path, timeout: float, as_json: bool) -> int
     except OSError as error:
         raise UserError(f"{place}: cannot be made ({error.strerror}); choose another --folder") from None
     rows = _on_slurm(site, place, timeout)
-    is_good = not any(row.verdict in NOT_PASSED for row in rows)
-    if is_good:
+    if is_good := not any(row.verdict in NOT_PASSED for row in rows):
         shutil.rmtree(place, ignore_errors=True)
     if as_json:
         result = {"site": site.name, "passed": is_good, "seconds": round(time.time() - started, 1)}
@@ -116,8 +115,7 @@ def _on_slurm(site: Site, place: Path, timeout: float) -> list[CheckResult]:
 
 def _on_cluster(site: Site, place: Path, timeout: float, cluster: str | None) -> list[CheckResult]:
     trial = SlurmTrial(site, place, cluster)
-    reason = unavailable_reason(cluster)
-    if reason:
+    if reason := unavailable_reason(cluster):
         advice = "try on a login node; is SLURM_CONF set?"
         return [CheckResult(CheckVerdict.FAIL, None, f"no Slurm answers: {reason}", advice, "submit")]
     rows = _through_the_queue(trial, site, timeout)
@@ -173,7 +171,5 @@ def _print(site: Site, rows: list[CheckResult], place: Path, seconds: float, is_
     if is_good:
         print(f"site {site.name} passes after {seconds:.0f} s")
         return
-    counts = [
-        f"{sum(row.verdict is kind for row in rows)} {kind}" for kind in (CheckVerdict.FAIL, CheckVerdict.NOT_RUN)
-    ]
+    counts = [f"{sum(row.verdict is kind for row in rows)} {kind}" for kind in NOT_PASSED]
     print(f"site {site.name} does not pass after {seconds:.0f} s: {', '.join(counts)}; scripts and answers: {place}")

@@ -46,8 +46,7 @@ def check_submission(items: Sequence[ArrayItem], home: RunDir, launcher: Launche
     check_schedulers(items, home, launcher)
     check_folder(home)
     if not is_dry_run:
-        groups = group_into_arrays(items, launcher.site)
-        launcher.check([make_array_spec(group[:1], launcher.site) for group in groups])
+        launcher.check([make_array_spec(group[:1], launcher.site) for group in group_into_arrays(items, launcher.site)])
 
 
 def check_schedulers(items: Sequence[ArrayItem], home: RunDir, launcher: Launcher) -> None:
@@ -106,8 +105,7 @@ def submit_arrays(
     """
     from hpcddm.launch.queue import plan_arrays, submit_planned
 
-    for line in blame_nodes(items, home, launcher.site.max_excluded_nodes):
-        echo(line)
+    echo(*blame_nodes(items, home, launcher.site.max_excluded_nodes))
     planned_arrays, limit = plan_arrays(items, home, launcher, keeps_place=_needs_place(launcher, active))
     launcher.check_shared_folder([make_array_spec(planned.items, launcher.site) for planned in planned_arrays])
     jobs: dict[str, Job] = {}
@@ -122,8 +120,7 @@ def submit_arrays(
             echo(f"job {array.job.range(last)}  {names}{after}")
     except QueueFull as full:
         limit = str(full)
-    remaining = [item.name for item in items if item.name not in jobs]
-    if remaining:
+    if remaining := [item.name for item in items if item.name not in jobs]:
         echo(f"{len(remaining)} units remain, for the queue takes no more of your jobs now ({limit})")
     sweep_file, base_file = (None, None) if sweep is None else (str(sweep.file.resolve()), str(sweep.base.resolve()))
     rest = RemainingUnits(launcher.site.name, remaining, sweep_file, base_file, until)

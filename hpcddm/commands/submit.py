@@ -25,7 +25,7 @@ from hpcddm.commands.submit_messages import announce, announce_code, print_nothi
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
 from hpcddm.config.weights import SettingsWithWeights
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo
 from hpcddm.jobs.outcome import HookEvent
@@ -140,8 +140,7 @@ def _load(
     site = load_site(site_name)
     if is_sweep(RunDir(run.root.resolve().parent)):
         raise ConfigError(f"--run-dir {run.root}: a setting of a sweep; the same hpcddm sweep submits missing units")
-    if is_sweep(run):
-        raise ConfigError(f"--run-dir {run.root}: contains a sweep; choose another folder")
+    require(not is_sweep(run), f"--run-dir {run.root}: contains a sweep; choose another folder", ConfigError)
     require_vouched(run, site.name, trusted, is_dry_run)
     experiment = with_agreed_probe(with_content_hashes(experiment, run, redo=redo), run_contract(run))
     defaults.print()
@@ -149,8 +148,7 @@ def _load(
 
 
 def _check_stages(option: str, names: Collection[str]) -> None:
-    unknown = set(names) - set(STAGE_NAMES)
-    if unknown:
+    if unknown := set(names) - set(STAGE_NAMES):
         raise ConfigError(f"{option} {min(unknown)}: unknown stage; valid: {', '.join(STAGE_NAMES)}")
 
 

@@ -27,8 +27,7 @@ def announce(site: Site, run: RunDir, decision: Decision) -> None:
     if decision.active:
         counts += f", {len(decision.active)} in the queue or running"
     echo(f"run {run.root}   site {site.name}   {counts}")
-    for line in data_lines(run, decision.complete):
-        echo(line)
+    echo(*data_lines(run, decision.complete))
     _print_other_sites(decision, run)
 
 
@@ -74,8 +73,7 @@ def _print_blocked(decision: Decision, run: RunDir) -> None:
         return
     read = {key for blocked in decision.blocked for key in decision.states[blocked].unit.inputs}
     missing = [key for key in decision.not_requested if key in read]
-    submissions = submissions_of(run)
-    newest = {unit: submission for submission in submissions for unit in submission.units}
+    newest = {unit: submission for submission in submissions_of(run) for unit in submission.units}
     cancelled = [key for key in missing if key in newest and key in newest[key].cancelled]
     names, verb = cancelled or missing, "cancelled" if cancelled else "not among what is submitted"
     behind = list(dict.fromkeys(stage for root in left for stage in stages[root]))
@@ -105,10 +103,8 @@ def print_nothing_to_do(decision: Decision, run: RunDir) -> None:
         _print_other_sites(decision, run)
     else:
         echo(f"everything is complete ({len(decision.complete)} units); nothing to submit")
-    for line in (*data_lines(run, decision.complete), *metric_lines(run, decision.complete)):
-        echo(line)
-    report = manifest.read_if_usable(run.unit(REPORT))
-    if report and REPORT in decision.complete:
+    echo(*data_lines(run, decision.complete), *metric_lines(run, decision.complete))
+    if (report := manifest.read_if_usable(run.unit(REPORT))) and REPORT in decision.complete:
         from hpcddm.commands.results_table import print_results_table
 
         print_results_table(report.results)

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,6 @@ from hpcddm.errors.printing import echo
 from hpcddm.evaluation.sweep_results.outputs import publish
 from hpcddm.evaluation.sweep_results.setting_results import CSV, PLOT, best_by_arm, setting_results
 from hpcddm.files import atomic, checked_reads, nfs_reads
-from hpcddm.files.checked_reads import Unreadable
 from hpcddm.jobs.outcome import HookEvent
 from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.launch.array_items import ArrayItem, call_hook
@@ -63,7 +61,7 @@ from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.pipeline.state import QUEUED
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.stored_experiment import with_relative_paths
+from hpcddm.runs.stored_experiment import stored_values, with_relative_paths
 from hpcddm.runs.sweep_index import SweepIndex, link_finished_run, link_shared_units, write_index
 from hpcddm.runs.unit_keys import CATALOG, TABLE
 
@@ -217,15 +215,8 @@ def _store(scan: SweepScan, home: RunDir, launcher: Launcher) -> None:
     for sweep_run in scan.sweep_runs:
         link_shared_units(sweep_run.run, sweep_run.owners)
         values = with_relative_paths(sweep_run.experiment, sweep_run.run).model_dump(mode="json")
-        if _stored(sweep_run.run) != values:
+        if checked_reads.usable(stored_values, sweep_run.run) != values:
             atomic.write_json(sweep_run.run.experiment, values, durable=False)
-
-
-def _stored(run: RunDir) -> dict[str, Any] | None:
-    """Read the experiment that a setting's run has stored; None where there is none, or it is damaged."""
-    with suppress(Unreadable):
-        return checked_reads.read_mapping(run.experiment, max_bytes=checked_reads.MANIFEST_BYTES)
-    return None
 
 
 def _queue(
@@ -237,8 +228,7 @@ def _queue(
         # Units that failed since then wait for the user.
         scan.items = [item for item in scan.items if item.name in rest.units]
     items = [*scan.items, _table_item(scan, home)]
-    job = scan.active.get(TABLE)
-    if job and job.state in QUEUED:
+    if (job := scan.active.get(TABLE)) and job.state in QUEUED:
         # The queued job waits only for the jobs that existed when it was submitted.
         scan.recalled[job.id] = job
     cancel_jobs(scan.recalled.values(), Journal(home.journal).submissions(), launcher)
@@ -256,14 +246,8 @@ def _table_item(scan: SweepScan, home: RunDir) -> ArrayItem:
     """Make the item that compares the settings after all queued units."""
     first = scan.sweep_runs[0]
     names = [*(item.name for item in scan.items), *(name for name in scan.active if name != TABLE)]
-    fingerprint_settings = {"settings": len(scan.sweep_runs), "submitted": time.time()}
-    return ArrayItem(
-        home,
-        PlannedUnit(TABLE, [], fingerprint_settings, None),
-        with_relative_paths(first.experiment, home),
-        TABLE,
-        tuple(names),
-    )
+    unit = PlannedUnit(TABLE, [], {"settings": len(scan.sweep_runs), "submitted": time.time()}, None)
+    return ArrayItem(home, unit, with_relative_paths(first.experiment, home), TABLE, tuple(names))
 
 
 def _run_here(scan: SweepScan, home: RunDir, launcher: DirectLauncher, look: Callable[[], SweepScan]) -> int:
@@ -297,8 +281,7 @@ def _show(scan: SweepScan, home: RunDir) -> int:
     else:
         echo(f"everything is complete ({len(scan.sweep_runs)} settings); nothing to submit")
     if home.root.is_dir():
-        rows = publish(home, scan.index, scan.blockers)
-        print_sweep_table(rows)
+        print_sweep_table(publish(home, scan.index, scan.blockers))
         written = [path for path in (home.root / CSV, home.root / PLOT) if path.exists()]
         echo(f"table    {', '.join(map(str, written))}")
     if scan.index.left_out:

@@ -122,6 +122,5 @@ def _refuse_unfinished(to_run: list[PlannedUnit], run: RunDir) -> None:
 def _refuse_changes(states: list[UnitStatus], sweep_run: SweepRun, site: Site) -> None:
     for status in states:
         if status.state is State.STALE and status.unit.site in (None, site.name):
-            raise ConfigError(
-                f"setting {sweep_run.label}: {status.key} was {status.reason}; go back to those, or take another --dir"
-            )
+            change = f"{status.key} was {status.reason}"
+            raise ConfigError(f"setting {sweep_run.label}: {change}; go back to those, or take another --dir")

@@ -44,8 +44,7 @@ def _print_settings(rows: list[SettingResult]) -> None:
         cells.append([*(_word(row.setting.get(key, "")) for key in keys), *figures])
     print_table(make_table([*keys.values(), *arms], cells, list(keys.values()), title), labels=len(keys))
     measured = {key for row in rows for figures in row.arms.values() for key in figures}
-    others = [metric.title for metric in all_metrics() if metric not in shown and metric.key in measured]
-    if others:
+    if others := [metric.title for metric in all_metrics() if metric not in shown and metric.key in measured]:
         echo(f"{CSV} has {', '.join(others)} as well")
 
 

@@ -5,6 +5,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
+from rich import box
 from rich.console import Console, JustifyMethod
 from rich.table import Column, Table
 from rich.text import Text, TextType
@@ -15,6 +16,8 @@ ANY_COLUMNS = 1000
 """Width at which no cell of a table is cut off."""
 WITHOUT_LINES: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0), "header_style": "bold"}
 """Form of a table whose columns stand apart by space alone."""
+UNDERLINED: dict[str, Any] = {"box": box.SIMPLE, "padding": (0, 0, 0, 1)}
+"""Form of a table with a line below the names of its columns."""
 
 
 def make_table(

@@ -4,6 +4,7 @@ import difflib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from hpcddm.config import trusted_submissions
@@ -13,7 +14,7 @@ from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
 from hpcddm.errors.printing import echo, printable
 from hpcddm.launch.load_site import load_site
-from hpcddm.launch.script_template import stored_part_path, stored_parts, user_parts
+from hpcddm.launch.script_template import stored_parts, user_parts
 from hpcddm.launch.submission import stored_site_keys
 from hpcddm.runs.run_dir import RunDir
 
@@ -45,7 +46,7 @@ def trusted_site_and_template(
     before = own_site or Site(name=site.name, scheduler=site.scheduler).model_dump(mode="json")
     changes = [f"site key {key}: {json.dumps(value)}" for key, value in values.items() if value != before[key]]
     lines = [] if is_site_known else changes
-    lines += [] if are_parts_known else [*_of_template(parts, here, run)]
+    lines += [] if are_parts_known else [*_of_template(parts, here)]
     echo(f"{run.root} would have executed:", *(f"  {line}" for line in lines), err=True)
     unknown = [f"the site '{printable(name)}'"] * (not is_site_known) + ["the template"] * (not are_parts_known)
     verb, reason = "are" if len(unknown) > 1 else "is", trusted_submissions.distrust_reason(run.root)
@@ -65,11 +66,9 @@ def _own_site(name: str) -> dict[str, Any] | None:
     return None
 
 
-def _of_template(parts: Mapping[str, str], here: Mapping[str, str], run: RunDir) -> Iterator[str]:
+def _of_template(parts: Mapping[str, str], here: Mapping[str, str]) -> Iterator[str]:
     """Describe the lines of a template that differ from the user's, or from the package's."""
     for part in sorted(parts):
         before = here.get(part) or (find_data_folder() / part).read_text()
         changes = difflib.unified_diff(before.splitlines(), parts[part].splitlines(), n=0, lineterm="")
-        yield from (
-            f"{stored_part_path(run, part).name}: {line}" for line in changes if not line.startswith(("---", "@@"))
-        )
+        yield from (f"{Path(part).name}: {line}" for line in changes if not line.startswith(("---", "@@")))

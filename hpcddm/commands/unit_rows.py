@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -49,8 +50,7 @@ class UnitSteps:
             return NextStep(self._again, f"copy {key} of site {observed.status.unit.site} to {run.unit(key)}")
         if state == State.UNKNOWN and observed.is_scheduler_unreachable:
             return step("hpcddm", "status", run.root, reason="when the scheduler answers")
-        has_log = observed.work.number > 0 or observed.newest is None or observed.newest.job is not None
-        if state in BROKEN and has_log:
+        if state in BROKEN and (observed.work.number > 0 or observed.newest is None or observed.newest.job is not None):
             return step("hpcddm", "logs", run.root, key, then=NextStep(self._retry(observed), "after fixing that"))
         if state in TO_RETRY:
             return NextStep(self._retry(observed))
@@ -71,10 +71,9 @@ class UnitSteps:
 def _advised_memory(observed: UnitObservation) -> int | None:
     """Return the memory in GB that the last verdict advises, if a site could ask for it."""
     memory_gb = observed.work.verdict.get("memory_gb")
-    try:
+    with suppress(ValueError):
         return None if memory_gb is None else Resources(memory_gb=memory_gb).memory_gb
-    except ValueError:
-        return None
+    return None
 
 
 @dataclass(frozen=True)
@@ -137,10 +136,7 @@ class UnitRow:
     def as_json(self) -> dict[str, Any]:
         """Return the unit's part of `--json`, in which numbers that are not finite are None, as JSON has none."""
         values = asdict(self) | {"next": self.next.line, "then": self.next.then.line if self.next.then else ""}
-        return {
-            key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in values.items()
-        }
+        return {key: None if isinstance(own, float) and not math.isfinite(own) else own for key, own in values.items()}
 
 
 def make_row(observed: UnitObservation, experiment: Experiment, run: RunDir, steps: UnitSteps) -> UnitRow:
@@ -174,12 +170,10 @@ def make_row(observed: UnitObservation, experiment: Experiment, run: RunDir, ste
         total=total,
         step=done // batch if counts else None,
         steps=math.ceil(total / batch) if counts else None,
-        loss=figures.get("loss"),
+        **{key: figures.get(key) for key in ("loss", "learning_rate", "gradient_norm")},
         skipped=int(figures.get("skipped", 0)),
         rate=round(running_beat.rate, 1) if running_beat else None,
         **{key: running_figures.get(key) for key in ("images_per_second", "data_wait", "tflops", "memory_gib")},
-        learning_rate=figures.get("learning_rate"),
-        gradient_norm=figures.get("gradient_norm"),
         seconds_left=running_beat.seconds_left if running_beat else None,
         saved_images=progress.saved_images if progress else None,
         saved_seconds=round(now - progress.saved_time, 1) if progress and progress.saved_time else None,
@@ -203,8 +197,7 @@ def add_causes(rows: list[UnitRow], states: Mapping[str, UnitStatus], waiting: C
         causes[row.unit] = list(dict.fromkeys(cause for key in missing for cause in causes.get(key, [key])))
 
     def reason(row: UnitRow) -> str:
-        keys = causes.get(row.unit)
-        if not keys:
+        if not (keys := causes.get(row.unit)):
             return row.reason
         more = f" and {len(keys) - MAX_CAUSES} more" if len(keys) > MAX_CAUSES else ""
         return f"cannot start before {', '.join(f'{key} ({state_of_unit[key]})' for key in keys[:MAX_CAUSES])}{more}"

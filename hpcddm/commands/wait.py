@@ -82,10 +82,9 @@ def _wait(run: RunDir, observe: Callable[[RunDir, QueueAnswer], WaitStatus], end
         shown = _show(finding.line, shown)
         # Between two jobs of one unit there is a moment without any: only two looks, each at a new queue, settle it.
         is_settled = finding.code == ExitCode.DONE or (before is not None and before.code == finding.code)
-        is_over = ends is not None and time.monotonic() >= ends
-        if is_over or (finding.code in FINAL_CODES and is_settled):
+        if (ends is not None and time.monotonic() >= ends) or (finding.code in FINAL_CODES and is_settled):
             if sys.stdout.isatty():
-                echo()
+                echo("")
             return finding
         before = finding
         patience = jittered(READ_SECONDS)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from hpcddm.errors import require
 from hpcddm.errors.printing import printable
 from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import MIB, Unreadable
@@ -60,8 +61,7 @@ def checked_names(names: Sequence[str]) -> list[str]:
     """
     stripped = [name.strip() for name in names]
     for number, name in enumerate(stripped):
-        if not name:
-            raise ValueError(f"the name of class {number} is empty")
+        require(name != "", f"the name of class {number} is empty", ValueError)
         if CONTROL.search(name):
             raise ValueError(f"the name of class {number} contains a line break or another control character")
     require_distinct(stripped)
@@ -134,10 +134,8 @@ def class_number(text: str, names: Sequence[str]) -> int:
     if same:
         return same[0]
     numbers = f"0 to {len(names) - 1}"
-    if not names:
-        raise ValueError("the images have no classes")
-    if are_numbers(names):
-        raise ValueError(f"valid classes are {numbers}")
+    require(len(names) > 0, "the images have no classes", ValueError)
+    require(not are_numbers(names), f"valid classes are {numbers}", ValueError)
     similar = difflib.get_close_matches(_folded(text), folded, NEAREST, 0.5)
     holding = [name for name in folded if text.strip() and _folded(text) in name]
     near = [names[folded.index(name)] for name in dict.fromkeys([*similar, *holding])][:NEAREST]

@@ -54,15 +54,9 @@ _CHECKED: TypeAdapter[Experiment] = TypeAdapter(Annotated[Experiment, AfterValid
 
 def find_conflicts(experiment: Experiment) -> Problems:
     """Find combinations of settings that are valid one by one and not together: (key, problem)."""
-    yield from _of_class_names(experiment)
-    yield from _of_filter(experiment)
-    yield from _of_experts(experiment)
-    yield from _of_joined(experiment)
-    yield from _of_router(experiment)
-    yield from _of_evaluators(experiment)
-    yield from _of_evaluation(experiment)
-    yield from _of_kept_weights(experiment)
-    yield from _of_concepts(experiment)
+    of_parts = (_of_class_names, _of_filter, _of_experts, _of_joined, _of_router, _of_evaluators, _of_evaluation)
+    for find in (*of_parts, _of_kept_weights, _of_concepts):
+        yield from find(experiment)
     for place, settings in variants_of(experiment):
         try:
             settings.check(experiment)

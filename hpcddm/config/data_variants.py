@@ -4,6 +4,7 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from hpcddm.config.schema import VariantSettings
+from hpcddm.errors import require
 
 
 class OrderSettings(VariantSettings):
@@ -48,5 +49,4 @@ class AugmentationSettings(VariantSettings):
         """Raise ValueError for an augmentation that is listed twice: both would draw the same random numbers."""
         same = (item for item in experiment.data.augmentations if item.name == self.name)
         # Not counted to the end: every entry of a long list is checked.
-        if len(list(islice(same, 2))) > 1:
-            raise ValueError(f"{self.name} is listed twice; list it once")
+        require(len(list(islice(same, 2))) <= 1, f"{self.name} is listed twice; list it once", ValueError)

@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError, require
 from hpcddm.errors.next_step import command
 
 CACHE_VARIABLE = "HPCDDM_CACHE"
@@ -89,6 +89,5 @@ def find_verified(file: PretrainedFile) -> Path:
     """
     path = cached_file(file)
     wrong = defect(file, path)
-    if wrong:
-        raise UserError(f"{path}: {wrong}; on a node with network run: {command('hpcddm', 'prefetch')}")
+    require(wrong is None, f"{path}: {wrong}; on a node with network run: {command('hpcddm', 'prefetch')}")
     return path

@@ -108,7 +108,7 @@ def make_secret() -> bytes:
         staged = folder / f".{atomic.unique_suffix()}"
         with suppress(OSError):
             if _made(folder):
-                _write_private(staged, secrets.token_bytes(SECRET_BYTES))
+                atomic.write_new(staged, secrets.token_bytes(SECRET_BYTES), 0o600)
                 # Of several commands at once, one names its file first.
                 with suppress(FileExistsError):
                     os.link(staged, folder / SECRET)
@@ -118,13 +118,6 @@ def make_secret() -> bytes:
     if made is None:
         raise UserError(f"no secret of yours can be kept in {folder / SECRET}, which others must not read: {REMEDY}")
     return made
-
-
-def _write_private(path: Path, content: bytes) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def distrust_reason(run: Path) -> str:

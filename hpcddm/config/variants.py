@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, require
 from hpcddm.files import guarded_writes
 
 PACKAGE_ROOT = Path(__file__).parents[1]
@@ -257,8 +257,7 @@ def user_folder() -> Path | None:
     if not named:
         return None
     folder = Path(named).resolve()
-    if not folder.is_dir():
-        raise ConfigError(f"{VARIANTS_VARIABLE}: {folder} is not a folder")
+    require(folder.is_dir(), f"{VARIANTS_VARIABLE}: {folder} is not a folder", ConfigError)
     run = guarded_writes.enclosing_run(Path(named))
     if run:
         raise ConfigError(

@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 
 from hpcddm.data.columns import BYTES, OFFSETS, VALUES
+from hpcddm.errors import require
 from hpcddm.files import atomic
 
 BYTES_AT_ONCE = 1 << 22
@@ -71,8 +72,7 @@ def write_together(
             for name, rows in block.items():
                 datasets[name][start:end] = rows
             start = end
-        if start != count:
-            raise ValueError(f"{path}: {start} of {count} rows")
+        require(start == count, f"{path}: {start} of {count} rows", ValueError)
 
 
 class Spool:
@@ -188,8 +188,7 @@ def _write(file: h5py.File, name: str, values: Rows | RowBlocks) -> int:
     for block in values.blocks:
         dataset[start : start + len(block)] = block
         start += len(block)
-    if start != len(dataset):
-        raise ValueError(f"{name}: {start} of {len(dataset)} rows")
+    require(start == len(dataset), f"{name}: {start} of {len(dataset)} rows", ValueError)
     return start
 
 

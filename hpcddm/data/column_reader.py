@@ -11,7 +11,7 @@ from hpcddm.data.catalog import TEXTS, Catalog, split_into_blocks
 from hpcddm.data.columns import Column, Numbers, TextColumn
 from hpcddm.data.loader import Loader
 from hpcddm.data.reader import CatalogReader
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, require
 
 IMAGES = "images"
 Values = Tensor | list[str]
@@ -77,10 +77,8 @@ class ColumnReader(CatalogReader):
         Raises:
             ConfigError: An argument is wrong, such as a column that does not exist.
         """
-        if size < 1:
-            raise ConfigError(f"size: a batch cannot have {size} samples; it is 1 or more")
-        if threads < 0:
-            raise ConfigError(f"threads: {threads}; it is 0, to read each batch when it is taken, or more")
+        require(size >= 1, f"size: a batch cannot have {size} samples; it is 1 or more", ConfigError)
+        require(threads >= 0, f"threads: {threads}; it is 0, to read each batch when it is taken, or more", ConfigError)
         if isinstance(columns, str):
             raise ConfigError(f"columns: '{columns}' is one text; give a list of names, as ['{columns}']")
         for name in columns:

@@ -9,7 +9,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.data.catalog import Catalog, split_into_blocks
 from hpcddm.data.columns import Column, gather_rows
 from hpcddm.data.run_samples import open_unit_catalog
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.jobs.unit import Unit
 from hpcddm.randomness import keyed
 from hpcddm.randomness.streams import EVALUATED_IMAGES, SAMPLE_CLASSES
@@ -100,8 +100,7 @@ def choose_random(size: int, count: int, split: str) -> Int64[np.ndarray, " {cou
 
     split: its name. Raises `UserError` when there are too few.
     """
-    if size < count:
-        raise UserError(f"evaluate.images: {count} images need as many {split} images; take at most {size}")
+    require(size >= count, f"evaluate.images: {count} images need as many {split} images; take at most {size}")
     return keyed.random_subset(SEED, EVALUATED_IMAGES, size, count)
 
 

@@ -7,10 +7,13 @@ EXIF: TIFF 6.0, section 2.
 """
 
 import struct
+from collections.abc import Callable
 
-from hpcddm.data import segments
 from hpcddm.data.image_decoding import ImageError, open_image, orientation_of
+from hpcddm.data.segments import strip_jpeg, strip_png, strip_webp
 
+Strip = Callable[[bytes, bytes], bytes]
+STRIPPERS: dict[str, Strip] = {"JPEG": strip_jpeg, "MPO": strip_jpeg, "PNG": strip_png, "WEBP": strip_webp}
 NEVER = ("BMP", "GIF")
 """Formats without EXIF; an XMP in a GIF is looked for."""
 
@@ -24,12 +27,8 @@ def remove_exif(content: bytes) -> bytes:
     image = open_image(content)
     exif = _turned(orientation_of(image))
     try:
-        if image.format in ("JPEG", "MPO"):
-            return segments.strip_jpeg(content, exif)
-        if image.format == "PNG":
-            return segments.strip_png(content, exif)
-        if image.format == "WEBP":
-            return segments.strip_webp(content, exif)
+        if strip := STRIPPERS.get(str(image.format)):
+            return strip(content, exif)
     except (struct.error, IndexError):
         raise ImageError(f"{image.format} damaged: it ends within a segment") from None
     except ValueError as error:
@@ -41,6 +40,4 @@ def remove_exif(content: bytes) -> bytes:
 
 def _turned(orientation: int) -> bytes:
     """Return the EXIF that says the orientation and nothing else; none for a picture that is upright."""
-    if orientation == 1:
-        return b""
-    return struct.pack("<2sHIHHHIHHI", b"II", 42, 8, 1, 0x0112, 3, 1, orientation, 0, 0)
+    return b"" if orientation == 1 else struct.pack("<2sHIHHHIHHI", b"II", 42, 8, 1, 0x0112, 3, 1, orientation, 0, 0)

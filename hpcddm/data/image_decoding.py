@@ -19,7 +19,7 @@ from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError
 
 from hpcddm.data.segments import PNG_SIGNATURE, remove_metadata
 from hpcddm.data.transforms.base import Transform
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000")
 """Formats that are read, whatever a file's name; Pillow's others are not for photographs, or start programs."""
@@ -94,8 +94,7 @@ def _decoded(content: bytes) -> Image.Image:
 
 
 def _opened(content: bytes) -> Image.Image:
-    if not content:
-        raise ImageError("the file is empty")
+    require(content != b"", "the file is empty", ImageError)
     if content.startswith(PNG_SIGNATURE):
         _check_png(content)
     with _convert_errors(None):
@@ -138,8 +137,7 @@ def to_pixels(image: Image.Image, channels: int) -> Image.Image:
     mode = "RGB" if channels == 3 else "L"
     with _convert_errors(image.format):
         image = rotate_upright(image)
-        if image.mode == "F":
-            raise ImageError("pixels are floating-point numbers, whose range is not known")
+        require(image.mode != "F", "pixels are floating-point numbers, whose range is not known", ImageError)
         if image.mode.startswith("I"):
             image = _upper_byte(image)
         elif image.mode == "LAB":
@@ -166,12 +164,9 @@ def _check_png(content: bytes) -> None:
     """Check the lengths and the CRC-32 of all chunks: Pillow does not look at those of the pixels."""
     place, kind, view = len(PNG_SIGNATURE), b"", memoryview(content)
     while kind != b"IEND":
-        if place + 12 > len(content):
-            raise ImageError(f"PNG truncated at byte {len(content)}")
-        size, kind = struct.unpack_from(">I4s", content, place)
-        end = place + 12 + size
-        if end > len(content):
-            raise ImageError(f"PNG truncated at byte {len(content)}")
+        end = place + 12 + int.from_bytes(content[place : place + 4], "big")
+        require(end <= len(content), f"PNG truncated at byte {len(content)}", ImageError)
+        kind = content[place + 4 : place + 8]
         if zlib.crc32(view[place + 4 : end - 4]) != struct.unpack_from(">I", content, end - 4)[0]:
             raise ImageError(f"PNG damaged: wrong checksum of the chunk at byte {place}")
         place = end

@@ -9,6 +9,8 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
+from hpcddm.errors import require
+
 JPEG_SIGNATURE, PNG_SIGNATURE = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 SOI, EOI, SOS, APP0, APP1, APP2, APP14, APP15, COMMENT = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xE2, 0xEE, 0xEF, 0xFE
 JPEG_NEXT = re.compile(rb"\xff+[^\x00\xd0-\xd7\xff]")
@@ -78,15 +80,12 @@ def _jpeg(content: bytes, exif: bytes, kept: Mapping[int, tuple[bytes, ...]]) ->
         if _is_needed(marker, content[place + 4 : end], kept):
             yield _without_thumbnail(content[place:end]) if marker == APP0 else content[place:end]
         place = end
-    if place < len(content):
-        raise ValueError(f"no marker at byte {place}")
+    require(place >= len(content), f"no marker at byte {place}", ValueError)
 
 
 def _is_needed(marker: int, body: bytes, kept: Mapping[int, tuple[bytes, ...]]) -> bool:
     """Tell if a segment is kept: no comment, and of the applications' only those that begin so."""
-    if APP0 <= marker <= APP15:
-        return body.startswith(kept.get(marker, ()))
-    return marker != COMMENT
+    return body.startswith(kept.get(marker, ())) if APP0 <= marker <= APP15 else marker != COMMENT
 
 
 def _without_thumbnail(jfif: bytes) -> bytes:

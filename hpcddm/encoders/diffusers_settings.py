@@ -7,6 +7,7 @@ from hpcddm.config.schema import Positive
 from hpcddm.config.spaces import AutoencoderSettings
 from hpcddm.config.weights import SettingsWithWeights, WeightsLayout
 from hpcddm.encoders.weights_layouts import DIFFUSERS
+from hpcddm.errors import require
 from hpcddm.files.foreign_json import ForeignJson
 
 BANDS = 3
@@ -25,8 +26,7 @@ class DiffusersSettings(SettingsWithWeights, AutoencoderSettings):
     factor: Positive = 8
 
     def shape(self, channels: int, image_size: int) -> Shape:
-        if channels != BANDS:
-            raise ValueError(f"{self.name} encodes images of {BANDS} channels and not {channels}")
+        require(channels == BANDS, f"{self.name} encodes images of {BANDS} channels and not {channels}", ValueError)
         if image_size % self.factor:
             raise ValueError(f"factor {self.factor} does not divide image_size {image_size}")
         side = image_size // self.factor
@@ -42,5 +42,4 @@ class DiffusersSettings(SettingsWithWeights, AutoencoderSettings):
             "factor": (self.factor, factor),
         }
         for key, (here, there) in pairs.items():
-            if here != there:
-                raise ValueError(f"{key} is {here} and that of config.json is {there}")
+            require(here == there, f"{key} is {here} and that of config.json is {there}", ValueError)

@@ -55,14 +55,14 @@ class SchedulerUnreachable(UserError):
     exit_code = ExitCode.SCHEDULER_UNREACHABLE
 
 
-def require(condition: bool, message: str) -> None:
-    """Check a condition that depends on data or files.
+def require(condition: bool, message: str, error: type[Exception] = UserError) -> None:
+    """Check a condition that depends on data, files or settings.
 
     Raises:
-        UserError: If the condition is false; `message` is its text.
+        Exception: If the condition is false, of type `error` and with the text `message`.
     """
     if not condition:
-        raise UserError(message)
+        raise error(message)
 
 
 def call_all(calls: Iterable[Callable[[], Any]]) -> list[Any]:

@@ -45,11 +45,11 @@ def echo(*lines: object, err: bool = False) -> None:
     """Print each argument on one line, with visible characters only.
 
     Args:
-        lines: Lines to print; without any, an empty line.
+        lines: Lines to print; without any, nothing is printed.
         err: True to print to the error stream.
     """
-    shown = (printable(line, MAX_LINE_CHARACTERS) for line in lines or ("",))
-    print(*shown, sep="\n", file=sys.stderr if err else None, flush=True)
+    shown = "".join(f"{printable(line, MAX_LINE_CHARACTERS)}\n" for line in lines)
+    print(shown, end="", file=sys.stderr if err else None, flush=True)
 
 
 @cache

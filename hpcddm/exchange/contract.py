@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.exchange import signed_folder, ssh_keys
 from hpcddm.exchange.signed_folder import FileName, ListedFile, Sha256
 from hpcddm.exchange.signing import CONTRACT
@@ -130,10 +130,8 @@ class Contract:
         for site in self.sites.values():
             _require_key(site)
         for key, expert in self.experts.items():
-            if expert.site not in self.sites:
-                raise ValueError(f"{key}: its site is not among the sites")
-            if expert.tensors not in self.tables:
-                raise ValueError(f"{key}: its table of tensors is missing")
+            require(expert.site in self.sites, f"{key}: its site is not among the sites", ValueError)
+            require(expert.tensors in self.tables, f"{key}: its table of tensors is missing", ValueError)
         for name, table in self.tables.items():
             if digest({own: asdict(tensor) for own, tensor in table.items()}) != name:
                 raise ValueError("tables: a table has another digest")
@@ -155,8 +153,7 @@ def _require_key(site: AgreedSite) -> None:
         first, last = date.fromisoformat(site.valid_from), date.fromisoformat(site.valid_until)
     except (Malformed, ValueError) as error:
         raise ValueError(f"sites: {error}") from None
-    if first > last:
-        raise ValueError("sites: a key is valid until a day before its first")
+    require(first <= last, "sites: a key is valid until a day before its first", ValueError)
 
 
 def read_contract(folder: Path) -> tuple[Contract, PublicKey]:

@@ -48,8 +48,7 @@ class ListedFile:
 def require_size(files: Mapping[str, ListedFile], most: int) -> None:
     """Raise `ValueError` for files that have more than `most` bytes in all: hashing them would take hours."""
     size = sum(file.size for file in files.values())
-    if size > most:
-        raise ValueError(f"files: have {size:,} bytes, more than {most:,}")
+    require(size <= most, f"files: have {size:,} bytes, more than {most:,}", ValueError)
 
 
 D = TypeVar("D")
@@ -105,8 +104,7 @@ def _write(folder: Path, name: str, document: D, paths: Mapping[str, Path], key:
     folder.mkdir(parents=True, exist_ok=True)
     listed = {}
     for own, path in paths.items():
-        if not NAME.fullmatch(own):
-            raise ValueError(f"{own}: not a name that every file system has")
+        require(NAME.fullmatch(own) is not None, f"{own}: not a name that every file system has", ValueError)
         descriptor = checked_reads.open_regular(path)
         with open(descriptor, "rb") as source, atomic.replacing(folder / own) as staged:
             listed[own] = _copy(source.fileno(), staged, None)
@@ -209,8 +207,7 @@ def _check_names(folder: Path, opened: int, expected: Collection[str]) -> None:
             if entry.name in expected:
                 continue
             own = ascii_only(entry.name, 100)
-            if not is_junk(entry.name):
-                raise UserError(f"{folder}: {own} is not listed in what was signed; refused, remove it first")
+            require(is_junk(entry.name), f"{folder}: {own} is not listed in what was signed; refused, remove it first")
             junk.append(own)
     if junk:
         warn(f"note: {folder}: passed over {', '.join(sorted(junk))}, which an operating system has left there")

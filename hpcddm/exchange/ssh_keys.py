@@ -3,7 +3,6 @@
 import base64
 import binascii
 import hashlib
-import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +10,9 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.errors.next_step import step
-from hpcddm.files import checked_reads
+from hpcddm.files import atomic, checked_reads
 from hpcddm.files.checked_reads import Unreadable
 
 
@@ -43,15 +42,11 @@ def read_strings(content: bytes, count: int, allow_more: bool = False) -> list[b
     """
     values, place = [], 0
     for _ in range(count):
-        if place + 4 > len(content):
-            raise Malformed("it ends too early")
-        (size,) = struct.unpack_from(">I", content, place)
+        size = int.from_bytes(content[place : place + 4], "big")
         place += 4 + size
-        if place > len(content):
-            raise Malformed("it ends too early")
+        require(place <= len(content), "it ends too early", Malformed)
         values.append(content[place - size : place])
-    if place < len(content) and not allow_more:
-        raise Malformed(f"{len(content) - place} bytes follow its end")
+    require(allow_more or place >= len(content), f"{len(content) - place} bytes follow its end", Malformed)
     return values
 
 
@@ -110,8 +105,7 @@ def parse_blob(blob: bytes) -> PublicKey:
     if kind != KIND:
         raise Malformed(f"a key of the kind {kind[:40].decode('ascii', 'replace')!r} instead of ssh-ed25519")
     raw = read_strings(blob, 2)[1]
-    if len(raw) != RAW_BYTES:
-        raise Malformed(f"an Ed25519 key of {len(raw)} bytes instead of {RAW_BYTES}")
+    require(len(raw) == RAW_BYTES, f"an Ed25519 key of {len(raw)} bytes instead of {RAW_BYTES}", Malformed)
     second = int.from_bytes(raw, "little") % 2**255
     if second >= FIELD or second in SMALL_ORDER:
         raise Malformed("an Ed25519 key of small order, or not encoded as RFC 8032 says; it protects nothing")
@@ -131,8 +125,7 @@ def parse_text(text: str) -> PublicKey:
         if isinstance(error, Malformed):
             raise
         raise Malformed(f"not 'ssh-ed25519' and the base64 of a key, without a comment ({error})") from None
-    if key.text != text:
-        raise Malformed("not the usual base64 of its bytes")
+    require(key.text == text, "not the usual base64 of its bytes", Malformed)
     return key
 
 
@@ -153,11 +146,7 @@ def make_key(path: Path) -> PublicKey:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for place, text, mode in ((path, content, 0o600), (public_file(path), f"{public.text}\n".encode(), 0o644)):
-            descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-            with open(descriptor, "wb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
+            atomic.write_new(place, text, mode)
     except OSError as error:
         raise UserError(f"{error.filename or path}: the key cannot be written ({error.strerror})") from None
     return public

@@ -7,6 +7,7 @@ import re
 import struct
 from typing import NamedTuple
 
+from hpcddm.errors import require
 from hpcddm.exchange.ssh_keys import KIND, Malformed, PublicKey, parse_blob, read_strings, write_strings
 
 MAGIC, VERSION = b"SSHSIG", 1
@@ -31,8 +32,7 @@ class Signature(NamedTuple):
 
 def parse(armoured: bytes) -> Signature:
     """Parse an armoured signature; raise `Malformed` with the reason for anything else."""
-    if len(armoured) > MAX_BYTES:
-        raise Malformed(f"longer than {MAX_BYTES} bytes")
+    require(len(armoured) <= MAX_BYTES, f"longer than {MAX_BYTES} bytes", Malformed)
     match = ARMOUR.fullmatch(armoured.decode("ascii", "replace"))
     if match is None:
         raise Malformed(f"no text between '{BEGIN}' and '{END}' alone")
@@ -40,10 +40,8 @@ def parse(armoured: bytes) -> Signature:
         blob = base64.b64decode(re.sub(r"\r?\n", "", match["body"]), validate=True)
     except binascii.Error as error:
         raise Malformed(f"not base64 ({error})") from None
-    if blob[: len(MAGIC)] != MAGIC:
-        raise Malformed("not an SSHSIG")
-    if blob[len(MAGIC) : len(MAGIC) + 4] != struct.pack(">I", VERSION):
-        raise Malformed(f"not of version {VERSION}")
+    require(blob[: len(MAGIC)] == MAGIC, "not an SSHSIG", Malformed)
+    require(blob[len(MAGIC) : len(MAGIC) + 4] == struct.pack(">I", VERSION), f"not of version {VERSION}", Malformed)
     public, namespace, reserved, hash_name, signature = read_strings(blob[len(MAGIC) + 4 :], 5)
     key = parse_blob(public)
     kind, raw = read_strings(signature, 2)

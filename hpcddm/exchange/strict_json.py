@@ -3,8 +3,9 @@
 import json
 import re
 from collections.abc import Callable
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
+from hpcddm.errors import require
 from hpcddm.files import checked_reads
 
 T = TypeVar("T")
@@ -55,7 +56,7 @@ def parse(content: bytes, kind: type[T], is_harmless: Callable[[str], bool] = is
 
 def _require_plain(content: bytes, is_harmless: Callable[[str], bool]) -> None:
     try:
-        level = [json.loads(content, parse_int=_number, parse_float=_number, parse_constant=_constant)]
+        level = [json.loads(content, parse_int=_number, parse_float=_number)]
     except RecursionError:
         raise ValueError(checked_reads.TOO_DEEP) from None
     count = 0
@@ -76,9 +77,4 @@ def _require_plain(content: bytes, is_harmless: Callable[[str], bool]) -> None:
 def _number(text: str) -> None:
     # The shortest text of a float may have a zero before the point and twenty digits after it.
     digits = sum(map(str.isdigit, text.removeprefix("-").removeprefix("0.")))
-    if digits > MAX_DIGITS:
-        raise ValueError(f"holds a number of {digits} digits, {text[:MAX_DIGITS]}...")
-
-
-def _constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not JSON")
+    require(digits <= MAX_DIGITS, f"holds a number of {digits} digits, {text[:MAX_DIGITS]}...", ValueError)

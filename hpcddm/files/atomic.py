@@ -152,6 +152,14 @@ def free_bytes(folder: Path) -> int:
     return statistics.f_bavail * statistics.f_frsize
 
 
+def write_new(path: Path, content: bytes, mode: int) -> None:
+    """Write a file that is not there yet, with permissions, and wait for the disk; raises `OSError`."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def sync(path: Path) -> None:
     """Wait until the content of a file, or the list of names in a folder, is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -13,7 +13,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.errors.printing import printable
 
 if TYPE_CHECKING:
@@ -321,16 +321,13 @@ def _require_usable(value: Any) -> None:
 
 def require_times(*seconds: float) -> None:
     """Raise `ValueError` for negative seconds since the epoch, or times after the year 5138."""
-    if not all(0 <= time < MAX_TIMESTAMP for time in seconds):
-        raise ValueError("holds a time that cannot be")
+    require(all(0 <= time < MAX_TIMESTAMP for time in seconds), "holds a time that cannot be", ValueError)
 
 
 def require_counts(*numbers: float) -> None:
     """Raise `ValueError` for a number that is negative or not below `MAX_COUNT`."""
-    if min(numbers) < 0:
-        raise ValueError("holds a number below zero")
-    if max(numbers) >= MAX_COUNT:
-        raise ValueError("holds a number that is too large")
+    require(min(numbers) >= 0, "holds a number below zero", ValueError)
+    require(max(numbers) < MAX_COUNT, "holds a number that is too large", ValueError)
 
 
 def require_inside(name: str) -> None:

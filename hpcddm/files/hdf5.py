@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import h5py
 
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.errors.printing import printable
 from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import Unreadable
@@ -74,8 +74,7 @@ def find_dataset(file: h5py.File, name: str) -> h5py.Dataset | None:
     for part in name.strip("/").encode(errors="surrogateescape").split(b"/"):
         if not isinstance(place, (h5py.h5f.FileID, h5py.h5g.GroupID)) or part not in place:
             return None
-        if place.links.get_info(part).type != h5py.h5l.TYPE_HARD:
-            raise ValueError(f"'{printable(name)}' is a link")
+        require(place.links.get_info(part).type == h5py.h5l.TYPE_HARD, f"'{printable(name)}' is a link", ValueError)
         place = h5py.h5o.open(place, part)
     return h5py.Dataset(place) if isinstance(place, h5py.h5d.DatasetID) else None
 

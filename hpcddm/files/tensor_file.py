@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpcddm.errors import require
 from hpcddm.errors.printing import printable
 from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import MIB, Unreadable
@@ -90,14 +91,11 @@ class TensorFile:
     def _read_header(self) -> None:
         self._status = self._size_and_time()
         size, _ = self._status
-        if size < LENGTH_BYTES:
-            raise Unreadable(self.path, f"has {size} bytes, too few for tensors")
+        self._check(size >= LENGTH_BYTES, f"has {size} bytes, too few for tensors")
         length = int.from_bytes(os.pread(self._file.fileno(), LENGTH_BYTES, 0), "little")
         self.start = LENGTH_BYTES + length
-        if length > HEADER_BYTES:
-            raise Unreadable(self.path, f"has a header of {length:,} bytes, more than {HEADER_BYTES:,}")
-        if self.start > size:
-            raise Unreadable(self.path, f"has {size:,} bytes, fewer than its header of {length:,} says")
+        self._check(length <= HEADER_BYTES, f"has a header of {length:,} bytes, more than {HEADER_BYTES:,}")
+        self._check(self.start <= size, f"has {size:,} bytes, fewer than its header of {length:,} says")
         try:
             header = checked_reads.parse_json(os.pread(self._file.fileno(), length, LENGTH_BYTES))
             self.metadata = _metadata(header)
@@ -107,11 +105,14 @@ class TensorFile:
         self.forms = {name: form for name, (form, _, _) in self._places.items()}
         end = 0
         for name, (_, first, last) in self._places.items():
-            if first != end:
-                raise Unreadable(self.path, f"tensor '{printable(name)}' begins at byte {first:,} instead of {end:,}")
+            self._check(first == end, f"tensor '{printable(name)}' begins at byte {first:,} instead of {end:,}")
             end = last
-        if self.start + end != size:
-            raise Unreadable(self.path, f"has {size:,} bytes instead of {self.start + end:,}, as its header says")
+        whole = self.start + end
+        self._check(size == whole, f"has {size:,} bytes instead of {whole:,}, as its header says")
+
+    def _check(self, condition: bool, reason: str) -> None:
+        if not condition:
+            raise Unreadable(self.path, reason)
 
     def require(self, expected: Mapping[str, TensorSpec]) -> None:
         """Check that the file has exactly the expected tensors.
@@ -123,18 +124,15 @@ class TensorFile:
             Unreadable: A tensor is missing, unexpected, or has another type or shape; the message names the first.
         """
         missing = next((name for name in expected if name not in self.forms), None)
-        if missing is not None:
-            raise Unreadable(self.path, f"lacks tensor '{missing}'")
+        self._check(missing is None, f"lacks tensor '{missing}'")
         for name, form in self.forms.items():
-            if name not in expected:
-                raise Unreadable(self.path, f"has a tensor '{printable(name)}', which the network lacks")
+            self._check(name in expected, f"has a tensor '{printable(name)}', which the network lacks")
             if form != expected[name]:
                 raise self.mismatch_error(name, expected[name])
 
     def require_unchanged(self) -> None:
         """Raise `Unreadable` if the file was written since it was opened, as between hashing and reading its parts."""
-        if self._size_and_time() != self._status:
-            raise Unreadable(self.path, "was changed while it was read")
+        self._check(self._size_and_time() == self._status, "was changed while it was read")
 
     def mismatch_error(self, name: str, expected: object) -> Unreadable:
         """Return the error for a tensor that has another type or shape than expected."""
@@ -153,10 +151,7 @@ class TensorFile:
         self._file.seek(0)
         self._take(self.start, scratch, hashed)
         for name, form in self.forms.items():
-            if name in targets:
-                self._take(form.size, targets[name], hashed)
-            else:
-                self._take(form.size, scratch, hashed)
+            self._take(form.size, targets.get(name, scratch), hashed)
         return hashed.hexdigest()
 
     def read_part(self, name: str, first: int, target: memoryview) -> None:
@@ -194,8 +189,7 @@ class TensorFile:
             place = done % target.nbytes
             piece = target[place : place + min(count - done, CHUNK_BYTES)]
             got = self._file.readinto(piece)
-            if not got:
-                raise Unreadable(self.path, "became shorter while it was read")
+            self._check(got > 0, "became shorter while it was read")
             if hashed is not None:
                 hashed.update(piece[:got])
             done += got
@@ -203,8 +197,7 @@ class TensorFile:
 
 def _metadata(header: Any) -> dict[str, str]:
     """Return the file's metadata from its header; raise ValueError unless they map texts to texts."""
-    if not isinstance(header, dict):
-        raise ValueError("it is not a mapping of names")
+    require(isinstance(header, dict), "it is not a mapping of names", ValueError)
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise ValueError("its metadata are not texts by name")
@@ -223,8 +216,8 @@ def _places(header: dict[str, Any]) -> dict[str, tuple[TensorSpec, int, int]]:
         if not _are_counts(shape) or len(shape) > MAX_DIMENSIONS or not _are_counts(offsets) or len(offsets) != 2:
             raise ValueError(f"tensor '{printable(name)}' has no usable shape or place")
         form = TensorSpec(dtype, tuple(shape))
-        if offsets[1] - offsets[0] != form.size:
-            raise ValueError(f"tensor '{printable(name)}' is {form} and has {offsets[1] - offsets[0]:,} bytes")
+        size = offsets[1] - offsets[0]
+        require(size == form.size, f"tensor '{printable(name)}' is {form} and has {size:,} bytes", ValueError)
         places[name] = (form, offsets[0], offsets[1])
     return places
 

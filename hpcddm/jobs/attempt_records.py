@@ -68,8 +68,7 @@ class AttemptRecord:
     @property
     def changes(self) -> list[str]:
         """Changes of code and package versions since the attempts that this one continues, as text."""
-        changes = self.owner.get("changes")
-        return [printable(change) for change in changes or ()]
+        return [printable(change) for change in self.owner.get("changes") or ()]
 
     @property
     def decision(self) -> Outcome | None:
@@ -91,8 +90,7 @@ class AttemptRecord:
         """Reason for its end, from the verdict or else from the rank that caused the failure."""
         world_size = self.owner.get("ranks") or 1
         if not self.verdict and self.outcome == Outcome.FAILED and world_size > 1:
-            cause = find_cause(self.folder, world_size)
-            if cause:
+            if cause := find_cause(self.folder, world_size):
                 return printable(cause.reason, MAX_REASON_CHARACTERS)
         return printable(self.verdict.get("reason") or self.ended.get("reason") or "", MAX_REASON_CHARACTERS)
 

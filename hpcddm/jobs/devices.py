@@ -90,13 +90,11 @@ def agree_on_backend(store: dist.Store, ranks: Ranks, device: torch.device) -> s
     Raises:
         MissingGpu: On all ranks, if only some ranks have a GPU, or if two ranks on a node have the same GPU.
     """
-    description = Device(ranks.rank, node_name(), device_uuid(device))
-    store.set(f"{STORE_KEY}/{ranks.rank}", json.dumps(asdict(description)))
+    store.set(f"{STORE_KEY}/{ranks.rank}", json.dumps(asdict(Device(ranks.rank, node_name(), device_uuid(device)))))
     if ranks.rank == 0:
         devices = [Device(**json.loads(store.get(f"{STORE_KEY}/{rank}"))) for rank in range(ranks.world_size)]
         store.set(f"{STORE_KEY}/complaint", refusal_reason(devices))
-    text = store.get(f"{STORE_KEY}/complaint").decode()
-    if text:
+    if text := store.get(f"{STORE_KEY}/complaint").decode():
         _await_readers(store, ranks)
         raise MissingGpu(f"{text}; {missing_gpu_advice()}" if device.type == "cpu" else text)
     return "gloo" if device.type == "cpu" else "nccl"
@@ -121,12 +119,9 @@ def refusal_reason(devices: Sequence[Device]) -> str:
         return f"{where}: no GPU, while {len(devices) - len(without)} other ranks have one"
     owners: dict[tuple[str, str], Device] = {}
     for device in devices:
-        other = owners.setdefault((device.host, device.name), device)
-        if other is not device:
-            return (
-                f"ranks {other.rank} and {device.rank} on {device.host} have the same GPU, {device.name}:"
-                " ranks_per_node must not be more than the GPUs that the node shows"
-            )
+        if (other := owners.setdefault((device.host, device.name), device)) is not device:
+            reason = f"ranks {other.rank} and {device.rank} on {device.host} have the same GPU, {device.name}"
+            return f"{reason}: ranks_per_node must not be more than the GPUs that the node shows"
     return ""
 
 
@@ -144,22 +139,17 @@ def missing_gpu_advice() -> str:
             "the node shows no GPU device: in a container, does the site key container lack apptainer's --nv?"
             " else a GPU has fallen off the bus: exclude the node and tell its administrators"
         )
+    failure = ""
     try:
         torch.cuda.init()
     except (RuntimeError, AssertionError) as error:
         failure = f" ({error})".replace("\n", " ")
-    else:
-        failure = ""
     driver = DRIVER.read_text().splitlines()[0] if DRIVER.exists() else "unknown"
     platform = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"ROCm {torch.version.hip}"
-    return (
-        f"torch {torch.__version__} needs a driver for {platform}, the driver here is: {driver}{failure};"
-        " or a GPU has fallen off the bus: exclude the node and tell its administrators"
-    )
+    reason = f"torch {torch.__version__} needs a driver for {platform}, the driver here is: {driver}{failure}"
+    return f"{reason}; or a GPU has fallen off the bus: exclude the node and tell its administrators"
 
 
 def device_uuid(device: torch.device) -> str:
     """Return the UUID of a GPU; 'cpu' for the CPU."""
-    if device.type == "cpu":
-        return "cpu"
-    return str(torch.cuda.get_device_properties(device).uuid)
+    return "cpu" if device.type == "cpu" else str(torch.cuda.get_device_properties(device).uuid)

@@ -21,6 +21,7 @@ from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 from hpcddm.files import guarded_writes, nfs_reads
 from hpcddm.jobs import job_environment
 from hpcddm.jobs.attempt import SUPERSEDED, Attempt, Superseded, is_later_attempt
+from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.outcome import Outcome
 from hpcddm.jobs.persistent_errors import is_final_error
@@ -113,9 +114,7 @@ def _run(spec_path: Path, stop: StopFlag) -> int:
     return code
 
 
-def _try_to_make(
-    spec: Spec, run: RunDir, ranks: job_environment.Ranks, attempt: Attempt, stop: StopFlag
-) -> tuple[Outcome, str, int]:
+def _try_to_make(spec: Spec, run: RunDir, ranks: Ranks, attempt: Attempt, stop: StopFlag) -> tuple[Outcome, str, int]:
     """Run the unit and convert any exception to an outcome, its reason, and the exit code."""
     try:
         return _make(spec, run, ranks, attempt, stop), "", 0
@@ -141,9 +140,7 @@ def _outlook(spec: Spec) -> str:
     return f"; the next attempt {'continues where this one was' if spec.is_collective else 'starts over'}"
 
 
-def _conditions(
-    run: RunDir, ranks: job_environment.Ranks, attempt: Attempt
-) -> list[tuple[float, Callable[[], str | None]]]:
+def _conditions(run: RunDir, ranks: Ranks, attempt: Attempt) -> list[tuple[float, Callable[[], str | None]]]:
     """List the conditions that stop a unit early, each with the seconds between two checks.
 
     One rank per node checks often. The other ranks learn of a stop at the next step; they check rarely, in case they
@@ -177,7 +174,7 @@ def _leave_if_superseded(attempt: Attempt) -> None:
         os._exit(0)
 
 
-def _make(spec: Spec, run: RunDir, ranks: job_environment.Ranks, attempt: Attempt, stop: StopFlag) -> Outcome:
+def _make(spec: Spec, run: RunDir, ranks: Ranks, attempt: Attempt, stop: StopFlag) -> Outcome:
     folder = run.unit(spec.key)
     resources = _resources(spec, run)
     gathered = wait_for_inputs(spec, run)
@@ -244,8 +241,7 @@ def _hold_lease(folder: Path, attempt: Attempt, heartbeat: HeartbeatWriter) -> E
 
 def _is_already_complete(folder: Path, expected: Manifest) -> bool:
     """Return True if the unit is complete and undamaged, with the same settings and inputs."""
-    present = manifests.read_if_usable(folder)
-    if present is None or present.fingerprint != expected.fingerprint:
+    if (present := manifests.read_if_usable(folder)) is None or present.fingerprint != expected.fingerprint:
         return False
     return not manifests.find_damage(folder, present)
 

@@ -70,26 +70,6 @@ WRONG_REQUEST = re.compile(
 """Pattern of the errors that a unit's request causes on every node: src/common/slurm_errno.c."""
 
 
-def find_external_end(srun: str, is_first: bool) -> tuple[str, list[str]] | None:
-    """Find a failure in srun's messages that no rank caused.
-
-    Args:
-        srun: Messages of srun and slurmstepd.
-        is_first: True if no rank failed before.
-
-    Returns:
-        The reason for the user and Slurm's lists of the faulty nodes; None without such a failure.
-    """
-    for message in MESSAGES:
-        matches = [match for match in re.finditer(message.pattern, srun) if not WRONG_REQUEST.search(match[0])]
-        if matches and (is_first or not message.is_weak):
-            groups = [match.groupdict() for match in matches]
-            nodes = list(dict.fromkeys(group["nodes"] for group in groups if "nodes" in group))
-            how = groups[0].get("how", "").strip()
-            return message.reason.format(nodes=", ".join(nodes), how=how), nodes
-    return None
-
-
 RANK_FILE = re.compile("rank([0-9]+).json")
 PEER_FAILURE = re.compile(
     "closed by peer|reset by peer|broken pipe|gloo|nccl|tcpstore|store->|socket|connect|rendezvous"
@@ -169,11 +149,17 @@ def outside_cause(srun: str, is_first: bool = False) -> Cause | None:
     """Return the cause of a failure that no rank caused, according to srun; None without such a failure.
 
     Args:
-        srun: Messages of srun.
+        srun: Messages of srun and slurmstepd.
         is_first: True if no rank failed before, so that messages which srun also prints after a failed rank count.
     """
-    end = find_external_end(srun, is_first)
-    return Cause(end[0], is_outside=True, nodes=tuple(end[1])) if end else None
+    for message in MESSAGES:
+        matches = [match for match in re.finditer(message.pattern, srun) if not WRONG_REQUEST.search(match[0])]
+        if matches and (is_first or not message.is_weak):
+            groups = [match.groupdict() for match in matches]
+            nodes = tuple(dict.fromkeys(group["nodes"] for group in groups if "nodes" in group))
+            reason = message.reason.format(nodes=", ".join(nodes), how=groups[0].get("how", "").strip())
+            return Cause(reason, is_outside=True, nodes=nodes)
+    return None
 
 
 def find_cause(
@@ -225,9 +211,8 @@ def find_cause(
         is_final = isinstance(write_error, UserError) or write_error.errno in PERSISTENT_ERRORS
         return Cause(reason, is_final=is_final)
     for ending in killed:
-        return Cause(
-            f"out of memory on {ending.node}, it seems: rank {ending.rank} was killed without a word", is_memory=True
-        )
+        text = f"out of memory on {ending.node}, it seems: rank {ending.rank} was killed without a word"
+        return Cause(text, is_memory=True)
     silent = sorted(set(range(world_size or 0)) - speakers)
     if failed and silent and not srun:
         names = ", ".join(map(str, silent))
@@ -297,8 +282,7 @@ def _endings(srun: str) -> list[_SrunRankEnd]:
     is_first = True
     for line in srun.splitlines():
         is_first = is_first and not SRUN_ENDS_ALL.search(line)
-        match = SRUN_ENDING.search(line)
-        if match:
+        if match := SRUN_ENDING.search(line):
             node, how = match["node"], match["how"].strip()
             endings += [_SrunRankEnd(node, rank, how, is_first) for rank in _numbers(match["ranks"])]
     return endings

@@ -31,8 +31,7 @@ def count_fruitless(tried: list[AttemptRecord], reached: int, ending: JobEnd) ->
     """
     own = by_slurm = 0
     for record in reversed(tried):
-        continued_from = record.begun.get("images")
-        if continued_from is not None:
+        if (continued_from := record.begun.get("images")) is not None:
             if reached > continued_from:
                 break
             reached = continued_from
@@ -83,8 +82,7 @@ def limit_unrecorded(verdict: Verdict, refusal: str, logs: Path, comment: str) -
     if not refusal:
         # A resubmitted job has no comment of the earlier one.
         return verdict if is_resubmit else replace(verdict, changes=f"{verdict.changes} Comment={own}".strip())
-    count = before + 1
-    if count >= FRUITLESS:
+    if (count := before + 1) >= FRUITLESS:
         text = f"{count} attempts in a row could leave no record below {logs} ({refusal})"
         reason = f"{text}; make that folder writable, or room on its disk; the last one: {verdict.reason}"
         return Verdict(Outcome.GAVE_UP, reason)

@@ -82,8 +82,7 @@ def missing_units(spec: Spec, run: RunDir, home: RunDir) -> set[str]:
     except UserError:
         # A job may be rewriting an existing input, so that job is queried as well.
         keys = [*spec.requires, *spec.optional, *spec.gates.values()]
-    top = home.root.resolve()
-    if top == run.root.resolve():
+    if (top := home.root.resolve()) == run.root.resolve():
         return set(keys)
     # A shared unit is a link to the unit of another run of the same home; the folder of 'cluster/all' is 'cluster'.
     places = {key: run.unit(key).resolve().relative_to(top) for key in keys}

@@ -138,8 +138,7 @@ def data_threads(cpus: int) -> int:
 
 def _total(per_node: str) -> int:
     """Sum the CPUs of Slurm's list per node, such as '4(x2),8': 4 on each of two nodes and 8 on the third."""
-    groups = re.findall(r"([0-9]+)(?:\(x([0-9]+)\))?", per_node)
-    return sum(int(count) * int(nodes or 1) for count, nodes in groups)
+    return sum(int(count) * int(nodes or 1) for count, nodes in re.findall(r"([0-9]+)(?:\(x([0-9]+)\))?", per_node))
 
 
 def node_address(nodes: int, interface: str | None) -> str:
@@ -172,17 +171,12 @@ def node_name() -> str:
 
 def _address_of(host: str) -> str:
     try:
-        address = socket.gethostbyname(host)
+        if not (found := socket.gethostbyname(host)).startswith("127."):
+            return found
     except OSError as error:
-        reason = error.strerror
-    else:
-        if not address.startswith("127."):
-            return address
-        reason = address
-    raise UserError(
-        f"{host}: its name gives no address that other nodes reach ({reason});"
-        f" set the site key network_interface to one of: {', '.join(_interfaces())}"
-    )
+        found = str(error.strerror)
+    advice = f"set the site key network_interface to one of: {', '.join(_interfaces())}"
+    raise UserError(f"{host}: its name gives no address that other nodes reach ({found}); {advice}")
 
 
 def _interfaces() -> dict[str, str | None]:

@@ -49,8 +49,7 @@ def open_attempt(
         return replace(_claim(logs, ranks.owner, allocation or {}, origin or {}), ranks=ranks)
     foreign: set[Path] = set()
     for _ in polls():
-        attempt = find_attempt(logs, ranks.owner, foreign)
-        if attempt:
+        if attempt := find_attempt(logs, ranks.owner, foreign):
             return replace(attempt, ranks=ranks)
     # Not a UserError: a slow file system justifies another attempt.
     raise TimeoutError(f"{logs}: rank 0 of {ranks.owner} opened no attempt in {RENDEZVOUS_SECONDS} s; did it start?")
@@ -103,9 +102,7 @@ def _claim(logs: Path, owner: str, allocation: dict[str, Any], origin: dict[str,
 def _changes(before: Path, origin: dict[str, Any]) -> list[str]:
     """List the previous attempt's recorded changes, then the differences from it; empty after a complete attempt."""
     record, ended = read_attempt_file(before / OWNER, Owner) or {}, read_attempt_file(before / ENDED, AttemptEnd) or {}
-    if not record.get("origin") or not origin:
-        return []
-    if ended.get("outcome") == Outcome.COMPLETE:
+    if not record.get("origin") or not origin or ended.get("outcome") == Outcome.COMPLETE:
         return []
     number = before.name.removeprefix("attempt-")
     new = provenance.changes(record["origin"], origin)

@@ -37,8 +37,7 @@ def is_final_error(error: BaseException, root: Path) -> bool:
     persists = any(each.errno in PERSISTENT_ERRORS for each in of_files)
     if isinstance(error, UserError):
         return persists or not of_files
-    places = [str(each.filename) for each in of_files if each.filename]
-    if places:
+    if places := [str(each.filename) for each in of_files if each.filename]:
         return persists and any(Path(place).is_relative_to(root) for place in places)
     is_full = persists or FULL_DISK.search(str(error)) is not None
     return is_full and shutil.disk_usage(tempfile.gettempdir()).free > NODE_DISK_BYTES

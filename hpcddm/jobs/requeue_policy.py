@@ -86,9 +86,7 @@ def main() -> None:
     else:
         is_withdrawn = Journal(home.journal).is_cancelled(os.environ["SLURM_JOB_NAME"].rpartition("-")[2], name)
         ending = replace(ending, is_withdrawn=is_withdrawn)
-        verdict = _verdict(
-            spec, run, tried, ending, [place.stop for place in (run, home) if nfs_reads.exists(place.stop)]
-        )
+        verdict = _verdict(spec, run, tried, ending, [one.stop for one in (run, home) if nfs_reads.exists(one.stop)])
     if is_own:
         refusal = _record(tried[-1], ending, granted.started, verdict)
         verdict = limit_unrecorded(verdict, refusal, logs, str(ending.job.get("Comment", "")))
@@ -98,10 +96,8 @@ def main() -> None:
 
 def _ending(code: int, text: str, granted: Allocation, spec: Spec) -> JobEnd:
     """Create the end of an execution from its exit code and from Slurm's text about job and nodes."""
-    nodes = tuple(parse_nodes(text))
-    return JobEnd(
-        code, parse_job(text), granted.restart, granted.ends, spec.signal_lead_seconds, granted.nodes, nodes=nodes
-    )
+    end = JobEnd(code, parse_job(text), granted.restart, granted.ends, spec.signal_lead_seconds, granted.nodes)
+    return replace(end, nodes=tuple(parse_nodes(text)))
 
 
 def _explained(ending: JobEnd, last: AttemptRecord, map_path: Path, granted: Allocation) -> JobEnd:
@@ -117,10 +113,9 @@ def _explained(ending: JobEnd, last: AttemptRecord, map_path: Path, granted: All
 
 def _names(listed: str) -> list[str]:
     """Expand a Slurm list of nodes; return the list as one name if scontrol does not answer."""
-    try:
+    with suppress(OSError, subprocess.SubprocessError):
         return hostnames(listed)
-    except (OSError, subprocess.SubprocessError):
-        return [listed]
+    return [listed]
 
 
 def _superseded(spec: Spec, tried: list[AttemptRecord], ending: JobEnd, is_newest: bool) -> Verdict:
@@ -129,9 +124,8 @@ def _superseded(spec: Spec, tried: list[AttemptRecord], ending: JobEnd, is_newes
     if ending.cause is None or not ending.faulty:
         return Verdict(Outcome.SUPERSEDED, reason)
     changes, remark = avoid_nodes(tried, ending, Outcome.REQUEUE, spec.max_excluded_nodes, 0) if is_newest else ([], "")
-    return Verdict(
-        Outcome.SUPERSEDED, "; ".join(filter(None, (ending.cause.reason, reason, remark))), " ".join(changes)
-    )
+    reason = "; ".join(filter(None, (ending.cause.reason, reason, remark)))
+    return Verdict(Outcome.SUPERSEDED, reason, " ".join(changes))
 
 
 def _verdict(spec: Spec, run: RunDir, tried: list[AttemptRecord], ending: JobEnd, stops: list[Path]) -> Verdict:
@@ -149,9 +143,8 @@ def _verdict(spec: Spec, run: RunDir, tried: list[AttemptRecord], ending: JobEnd
                 decision = Outcome.RESUBMIT
             requested.append(after.updates(before) if decision == Outcome.REQUEUE else after.flags())
             remarks.append(remark)
-        changes, remark = avoid_nodes(
-            tried, ending, decision, spec.max_excluded_nodes, count_fruitless(tried, reached, ending)[1]
-        )
+        faults = count_fruitless(tried, reached, ending)[1]
+        changes, remark = avoid_nodes(tried, ending, decision, spec.max_excluded_nodes, faults)
         remarks.append(remark)
         return Verdict(decision, "; ".join(filter(None, remarks)), " ".join(filter(None, (*requested, *changes))))
     advised = before.advised_memory_gb() if is_memory and decision in NEEDS_USER else None

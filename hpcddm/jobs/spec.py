@@ -78,8 +78,7 @@ def read_element_map(path: Path) -> list[Path]:
     Raises:
         UserError: If the file is missing or damaged.
     """
-    content = _read(path, ElementMap)
-    return [path.parent / spec for spec in content.specs]
+    return [path.parent / spec for spec in _read(path, ElementMap).specs]
 
 
 def read_spec(path: Path) -> tuple[Spec, RunDir]:

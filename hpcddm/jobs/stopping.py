@@ -56,8 +56,7 @@ class StopFlag:
         threading.Thread(target=self._listen, args=(reading,), daemon=True).start()
         for number in SIGNALS:
             signal.signal(number, self._on_signal)
-        launcher = os.environ.get(LAUNCHER_VARIABLE)
-        if launcher:
+        if launcher := os.environ.get(LAUNCHER_VARIABLE):
             threading.Thread(target=self._watch, args=(int(launcher),), daemon=True).start()
 
     def watch(self, conditions: Sequence[tuple[float, Callable[[], str | None]]]) -> None:
@@ -103,9 +102,7 @@ class StopFlag:
         self.reason = self.reason or signal.Signals(number).name
 
     def _allocation_end(self) -> str | None:
-        if self.deadline is None or time.time() < self.deadline - self.lead_seconds:
-            return None
-        return ALLOCATION_ENDS
+        return None if self.deadline is None or time.time() < self.deadline - self.lead_seconds else ALLOCATION_ENDS
 
     def _check(self, conditions: Sequence[tuple[float, Callable[[], str | None]]]) -> None:
         due = [0.0] * len(conditions)
@@ -123,27 +120,19 @@ class StopFlag:
 
     def _listen(self, reading: int) -> None:
         while True:
-            number = os.read(reading, 1)[0]
-            if number in SIGNALS:
+            if (number := os.read(reading, 1)[0]) in SIGNALS:
                 self._on_signal(number, None)
 
     def _watch(self, launcher: int) -> None:
-        while _is_alive(launcher):
+        # Not at the top: the batch script runs modules at every start that do not need psutil.
+        import psutil
+
+        while psutil.pid_exists(launcher):
             time.sleep(1.0)
         self.reason = self.reason or "the launcher is gone"
         # A rank may wait for a dead rank and never finish its step; no other process would end it.
         time.sleep(SAVING_SECONDS)
         os._exit(1)
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 class Stopped(Exception):

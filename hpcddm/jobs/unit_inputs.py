@@ -79,13 +79,11 @@ def gather_inputs(spec: Spec, run: RunDir) -> UnitInputs:
                 _open_gate(gate, key, run, inputs, faults)
     counted = [key for key in spec.optional if key not in spec.extras]
     absent = [faults[key] for key in counted if key in faults]
-    there = len(counted) - len(absent)
-    if there < spec.min_optional:
+    if (there := len(counted) - len(absent)) < spec.min_optional:
         text = f"it needs {spec.min_optional} of {len(counted)} experts, {there} are there ({'; '.join(absent)})"
         raise _refusal(spec, text, run)
     for key in [*spec.requires, *gates]:
-        conflict = _conflict(key, inputs[key], inputs) or _other_choice(key, inputs, spec)
-        if conflict:
+        if conflict := _conflict(key, inputs[key], inputs) or _other_choice(key, inputs, spec):
             raise _refusal(spec, conflict, run)
     return UnitInputs(inputs, list(faults))
 
@@ -95,13 +93,11 @@ def _refusal(spec: Spec, reason: str, run: RunDir) -> InputsNotReady:
 
 
 def _needed(spec: Spec, run: RunDir, key: str) -> Manifest:
-    manifest = manifests.read(run.unit(key))
-    if manifest is None:
+    if (manifest := manifests.read(run.unit(key))) is None:
         raise _refusal(spec, f"{key} is not complete", run)
     linked = link_above(run, key)
     require(linked is None, f"{spec.key} cannot start: {key}: {linked}")
-    broken = manifests.find_damage(run.unit(key), manifest)
-    if broken:
+    if broken := manifests.find_damage(run.unit(key), manifest):
         delete = run.unit(key) / manifests.FILE_NAME
         raise UserError(f"{spec.key} cannot start: {broken}; delete {delete} and submit again")
     return manifest

@@ -114,16 +114,9 @@ def make_array_spec(
         waits_for: Names of the jobs in `after`, for the user.
     """
     first = items[0]
-    return ArraySpec(
-        f"{first.experiment.name}-{array_name(first)}",
-        [item.name for item in items],
-        [item.spec for item in items],
-        site.resources_for(*first.unit.key.split("/")),
-        list(after),
-        throttle or len(items),
-        begin_seconds,
-        tuple(waits_for),
-    )
+    name, resources = f"{first.experiment.name}-{array_name(first)}", site.resources_for(*first.unit.key.split("/"))
+    keys, specs = [item.name for item in items], [item.spec for item in items]
+    return ArraySpec(name, keys, specs, resources, list(after), throttle or len(items), begin_seconds, tuple(waits_for))
 
 
 def submit_array(items: Sequence[ArrayItem], home: RunDir, launcher: Launcher, spec: ArraySpec, script: str) -> JobId:
@@ -169,14 +162,13 @@ def write_specs(items: Sequence[ArrayItem], site: Site) -> None:
     for item in items:
         if id(item.experiment) not in settings:
             settings[id(item.experiment)] = item.experiment.model_dump(mode="json")
-        spec = Spec(
+        Spec(
             experiment=settings[id(item.experiment)],
             resources=site.resources_for(*item.unit.key.split("/")).for_job,
             is_collective=is_collective(item.unit.key),
             **vars(item.unit),
             **of_site,
-        )
-        spec.write(item.run)
+        ).write(item.run)
 
 
 def write_element_map(specs: Sequence[Path], folder: Path, token: str) -> Path:

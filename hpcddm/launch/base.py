@@ -20,10 +20,7 @@ from hpcddm.runs.run_dir import RunDir
 
 QUERY_PREFIXES = ("SQUEUE_", "SACCT_", "SINFO_", "SCONTROL_", "SCANCEL_")
 """Prefixes of variables with a user's filters and formats, which could hide jobs from squeue and scancel."""
-SCHEDULER_PREFIXES = (
-    *("SLURM_", "SBATCH_", "SRUN_", "SALLOC_", "PMI", "SUBMITIT_", "HPCDDM_LAUNCH"),
-    *QUERY_PREFIXES,
-)
+SCHEDULER_PREFIXES = (*("SLURM_", "SBATCH_", "SRUN_", "SALLOC_", "PMI", "SUBMITIT_", "HPCDDM_LAUNCH"), *QUERY_PREFIXES)
 
 DEFAULT_MAX_ARRAY = 1001
 """Slurm's default of MaxArraySize."""

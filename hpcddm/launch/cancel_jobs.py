@@ -22,11 +22,7 @@ def cancel_jobs(jobs: Collection[Job], submissions: list[Submission], launcher: 
 
 def owner_note(jobs: Collection[Job], submissions: list[Submission]) -> str:
     """Return the end of an error message that names the owner of other people's jobs; empty where there are none."""
-    users = {
-        submission.job: submission.user
-        for submission in submissions
-        if submission.user not in ("", group_permissions.current_user())
-    }
+    users = {one.job: one.user for one in submissions if one.user not in ("", group_permissions.current_user())}
     foreign = {job.id: users[array] for job in jobs if (array := JobId(job.id).array) in users}
     if not foreign:
         return ""

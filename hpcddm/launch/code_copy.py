@@ -140,18 +140,13 @@ def _read(record: Path) -> dict[str, Any] | None:
 
 def _link(existing: Path, new: Path) -> bool:
     """Hard-link a file of another snapshot; return False where the file system or the user cannot."""
-    try:
+    with suppress(OSError):
         os.link(existing, new)
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _write_once(path: Path, content: bytes) -> None:
     """Write a new read-only file."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
-    try:
-        while content:
-            content = content[os.write(descriptor, content) :]
-    finally:
-        os.close(descriptor)
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o444)) as file:
+        file.write(content)

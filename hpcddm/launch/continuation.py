@@ -60,11 +60,9 @@ def delete_remaining(home: RunDir) -> None:
 
 def withdraw_units(home: RunDir, units: Collection[str]) -> list[str]:
     """Remove units from the remaining ones, and return the removed units."""
-    before = read_remaining(home)
-    if before is None:
+    if (before := read_remaining(home)) is None:
         return []
-    withdrawn = [unit for unit in before.units if unit in units]
-    if withdrawn:
+    if withdrawn := [unit for unit in before.units if unit in units]:
         _store(replace(before, units=[unit for unit in before.units if unit not in withdrawn]), home)
     return withdrawn
 
@@ -90,8 +88,7 @@ def schedule_remaining(
     Returns:
         A message for the user; '' if nothing remains.
     """
-    before = read_remaining(home)
-    if before is not None and before.site != rest.site:
+    if (before := read_remaining(home)) is not None and before.site != rest.site:
         later = f"site {before.site} has units to submit in this folder first; later the same command submits these"
         return later if rest.units else ""
     if before is not None and only is not None:
@@ -128,8 +125,7 @@ def submit_continuation(
         A message for the user.
     """
     _store(rest, home)
-    waiting = active.get(CONTINUATION)
-    if waiting and waiting.state in QUEUED:
+    if (waiting := active.get(CONTINUATION)) and waiting.state in QUEUED:
         return f"job {waiting.id} submits them when there is room"
     unit = PlannedUnit(CONTINUATION, [], {"after": len(Journal(home.journal).submissions())}, None)
     item = ArrayItem(home, unit, items[0].experiment, CONTINUATION, ())

@@ -25,8 +25,7 @@ def submissions_in(home: RunDir, run: RunDir) -> list[Submission]:
     places = _places(run)
     submissions = []
     for submission in Journal(home.journal).submissions():
-        units = [_name_in_run(unit, places) for unit in submission.units]
-        if units != submission.units:
+        if (units := [_name_in_run(unit, places) for unit in submission.units]) != submission.units:
             cancelled = tuple(_name_in_run(unit, places) for unit in submission.cancelled)
             submissions.append(replace(submission, units=units, cancelled=cancelled))
     return submissions

@@ -17,8 +17,7 @@ def load_site(name: str) -> Site:
     """
     if name == "auto":
         name = "slurm" if _has_slurm() else "embedded"
-    path = find_yaml(name, "slurm/sites", "site")
-    return validate(Site, *read_yaml(path))
+    return validate(Site, *read_yaml(find_yaml(name, "slurm/sites", "site")))
 
 
 def _has_slurm() -> bool:
@@ -30,13 +29,10 @@ def _has_slurm() -> bool:
         return False
     from hpcddm.launch.slurm import client
 
-    reason = client.unavailable_reason()
-    if reason is None:
+    if (reason := client.unavailable_reason()) is None:
         return True
     if client.NO_CLUSTER in reason:
         print("note: Slurm is installed, but for no cluster; running on this machine", file=sys.stderr)
         return False
-    raise SchedulerUnreachable(
-        f"--site auto: Slurm is here and does not answer ({reason}); try again when it does,"
-        " or say --site embedded to run on this machine, with all its cores"
-    )
+    advice = "try again when it does, or say --site embedded to run on this machine, with all its cores"
+    raise SchedulerUnreachable(f"--site auto: Slurm is here and does not answer ({reason}); {advice}")

@@ -93,8 +93,7 @@ def set_redone_aside(run: RunDir, decision: Decision, redo: Collection[str]) -> 
     from its last state.
     """
     for unit in (unit for unit in decision.to_run if unit.stage in redo):
-        is_complete = decision.states[unit.key].state is State.COMPLETE
-        state = None if is_complete else newest_state(unit, run)
+        state = None if decision.states[unit.key].state is State.COMPLETE else newest_state(unit, run)
         if state:
             echo(f"{unit.key} goes on from its state at {state[1]['images']} images")
         set_aside(run, unit.key, training_states.CONTINUED if state else ())

@@ -97,8 +97,7 @@ def render(
     for name, path in {"python": python, CACHE_VARIABLE: values["cache"]}.items():
         check_line(path, f"{name}={path}")
     try:
-        template = _compiled(source, frozenset(parts.items()))
-        return template.render(
+        return _compiled(source, frozenset(parts.items())).render(
             site=site.model_dump(),
             resources=resources.model_dump(),
             # The code has the user's own variants among the package's files.
@@ -107,9 +106,7 @@ def render(
             **values,
         )
     except jinja2.TemplateError as error:
-        part = place
-        if isinstance(error, jinja2.TemplateSyntaxError):
-            part = f"{error.name or place}, line {error.lineno}"
+        part = f"{error.name or place}, line {error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else place
         raise UserError(f"{part}: {printable(error.message or error)}") from None
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
         # Raised by the expressions of a template, which may divide or index.

@@ -45,16 +45,13 @@ def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> 
     """Raise `UserError` for settings that would fail, before anything is submitted."""
     for key in site.stages:
         valid = (*STAGE_NAMES, *OTHER_STAGES)
-        stage = key.split("/")[0]
-        if stage not in valid:
+        if key.split("/")[0] not in valid:
             raise ConfigError(f"site {site.name}: stages.{key}: unknown stage; valid: {', '.join(valid)}")
     for unit in decision.to_run:
         minutes = site.resources_for(*unit.key.split("/")).minutes
         if site.scheduler != "local" and 60 * minutes <= site.signal_lead_seconds:
-            raise ConfigError(
-                f"site {site.name}: signal_lead_seconds: {site.signal_lead_seconds} leave nothing of the"
-                f" {minutes} minutes of {unit.key}"
-            )
+            lead = f"signal_lead_seconds: {site.signal_lead_seconds}"
+            raise ConfigError(f"site {site.name}: {lead} leave nothing of the {minutes} minutes of {unit.key}")
         ranks, batch = site.resources_for(*unit.key.split("/")).ranks, batch_size(experiment, unit.key)
         if batch % ranks:
             raise ConfigError(f"site {site.name}: {ranks} ranks cannot share the batch of {batch} of {unit.key} evenly")
@@ -81,8 +78,7 @@ def _check_starts(experiment: Experiment, keys: list[str]) -> None:
 
 def _check_lists(experiment: Experiment, keys: Collection[str]) -> None:
     """Check that the lists of extra experts exist and name every sample once; their samples are checked later."""
-    files = [Path(extra.list) for extra in experiment.experts.extra if list_key(extra.name) in keys]
-    if files:
+    if files := [Path(extra.list) for extra in experiment.experts.extra if list_key(extra.name) in keys]:
         from hpcddm.data import sample_keys
 
         for file in files:
@@ -131,21 +127,15 @@ def decide_units(
         # Units that read a redone unit run as well: their jobs do nothing if the new bytes are the same.
         reads_redone = is_own and any(key in submitted and unit.counts_in_fingerprint(key) for key in unit.inputs)
         is_redone = unit.key in redone or reads_redone
-        is_requested = only is None or unit.key in only or is_redone
-        if _decide_unit(unit, decision, run, is_own, is_redone, is_requested, within is None or unit.key in within):
+        is_wanted = only is None or unit.key in only or is_redone
+        if _decide_unit(unit, decision, run, is_own, is_redone, is_wanted, within is None or unit.key in within):
             decision.to_run.append(unit)
             submitted.add(unit.key)
     return decision
 
 
 def _decide_unit(
-    unit: PlannedUnit,
-    decision: Decision,
-    run: RunDir,
-    is_own: bool,
-    is_redone: bool,
-    is_requested: bool,
-    is_within: bool,
+    unit: PlannedUnit, decision: Decision, run: RunDir, is_own: bool, is_redone: bool, is_wanted: bool, is_within: bool
 ) -> bool:
     """Tell if a unit is to run, else add it to the decision; is_within: it belongs to the stages that are submitted."""
     key, status, active = unit.key, decision.states[unit.key], decision.active
@@ -162,7 +152,7 @@ def _decide_unit(
         decision.elsewhere[key] = "" if status.state is State.WAITING else status.reason
     elif missing:
         decision.blocked[key] = missing[0]
-    elif not is_requested:
+    elif not is_wanted:
         decision.not_requested.append(key)
     elif fault := link_at(run, key):
         decision.refused[key] = fault
@@ -206,14 +196,9 @@ def reconcile_journal(run: RunDir, launcher: Launcher) -> None:
         if not ours or queued is None:
             return
         for submission in ours:
-            jobs = {queued[unit].id.array for unit in submission.units if unit in queued}
-            if jobs:
+            if jobs := {queued[unit].id.array for unit in submission.units if unit in queued}:
                 journal.record_submitted(submission.uuid, min(jobs, key=lambda job: int(job.number)))
-        if not any(
-            time.time() - submission.time < RECONCILE_SECONDS
-            for submission in ours
-            if not queued.keys() & set(submission.units)
-        ):
+        if not any(time.time() - one.time < RECONCILE_SECONDS for one in ours if not queued.keys() & set(one.units)):
             return
         time.sleep(1)
 
@@ -244,8 +229,7 @@ def stored_site(name: str, run: RunDir) -> Site:
 def stored_site_keys(name: str, run: RunDir) -> dict[str, Any]:
     """Read the keys of a site as the run last used it; raises `ConfigError` if the run did not use the site."""
     path = run.site(name)
-    values = checked_reads.read_mapping(path)
-    if values is None:
+    if (values := checked_reads.read_mapping(path)) is None:
         names = ", ".join(sorted(file.stem for file in path.parent.glob("*.json"))) or "none"
         raise ConfigError(f"{run.root}: site '{name}' was not used here; known: {names}; or name one with --site")
     return values
@@ -265,8 +249,7 @@ def settled_jobs(home: RunDir, launcher: Launcher, submissions: Sequence[Submiss
     newest = {unit: submission for submission in submissions for unit in submission.units}
     seconds, began = max(LEAVING_SECONDS, launcher.site.signal_lead_seconds), None
     while True:
-        jobs = launcher.states(list(submissions))
-        if jobs is None:
+        if (jobs := launcher.states(list(submissions))) is None:
             text = "jobs were submitted and the scheduler does not answer; try again when it does"
             raise SchedulerUnreachable(f"{home.root}: {text}")
         withdrawn = {unit: job for unit, job in jobs.items() if unit in newest[unit].cancelled}
@@ -279,10 +262,8 @@ def settled_jobs(home: RunDir, launcher: Launcher, submissions: Sequence[Submiss
             number = f"{len(leaving)} jobs that are" if len(leaving) > 1 else "a job that is"
             echo(f"waiting for {number} ending, at most {seconds} s: {leaving[first].id} ({first}) ...")
         if time.monotonic() - began > seconds:
-            raise UserError(
-                f"job {leaving[first].id} of {first} is still ending after {seconds} s;"
-                " repeat the command when it has left the queue"
-            )
+            reason = f"job {leaving[first].id} of {first} is still ending after {seconds} s"
+            raise UserError(f"{reason}; repeat the command when it has left the queue")
         # Slurm may requeue even a job that was just cancelled.
         launcher.cancel(*(job.id for job in withdrawn.values() if job.state in QUEUED))
         time.sleep(POLL_SECONDS)

@@ -72,10 +72,8 @@ def _refuse_homonyms(sweep_runs: Iterable[SweepRun]) -> None:
         for extra in sweep_run.experiment.experts.extra:
             label, content = first.setdefault(extra.name, (sweep_run.label, extra.content_hash))
             if content != extra.content_hash:
-                raise ConfigError(
-                    f"setting {sweep_run.label}: experts.extra: {extra.name} has other samples in setting {label};"
-                    " give it another name"
-                )
+                fault = f"experts.extra: {extra.name} has other samples in setting {label}"
+                raise ConfigError(f"setting {sweep_run.label}: {fault}; give it another name")
 
 
 def identity_hashes(units: Iterable[PlannedUnit]) -> dict[str, str]:
@@ -130,8 +128,7 @@ def _keep_together(sweep_run: SweepRun, identities: Mapping[str, Mapping[str, st
     for whole in [key for key in sweep_run.owners if key.endswith("/all")]:
         own = {key: identity for key, identity in sweep_run.identities.items() if stage_of(key) == stage_of(whole)}
         owner = sweep_run.owners[whole]
-        there = identities.get(owner)
-        if there is None:
+        if (there := identities.get(owner)) is None:
             # The owner was removed from the sweep's file: the index alone knows what it has.
             fits = all(sweep_run.owners[key] == owner for key in own)
         else:
@@ -147,11 +144,7 @@ def _begun_units(sweep_run: SweepRun) -> set[str]:
         return set()
     folders = {key: sweep_run.run.unit(key) for key in sweep_run.identities}
     linked = {folder for folder in {folder.parent for folder in folders.values()} if folder.is_symlink()}
-    return {
-        key
-        for key, folder in folders.items()
-        if folder.parent not in linked and folder.is_dir() and not folder.is_symlink()
-    }
+    return {key for key, own in folders.items() if own.parent not in linked and own.is_dir() and not own.is_symlink()}
 
 
 def survey_sweep_runs(sweep_runs: Iterable[SweepRun]) -> dict[str, dict[str, UnitStatus]]:
@@ -162,8 +155,7 @@ def survey_sweep_runs(sweep_runs: Iterable[SweepRun]) -> dict[str, dict[str, Uni
         run_states: dict[str, UnitStatus] = {}
         made: dict[str, Manifest] = {}
         for unit in sweep_run.units:
-            name = sweep_run.name(unit.key)
-            if name not in scanned:
+            if (name := sweep_run.name(unit.key)) not in scanned:
                 scanned[name] = determine_state(unit, sweep_run.owner(unit.key), run_states, made)
             run_states[unit.key], present = scanned[name]
             if present:

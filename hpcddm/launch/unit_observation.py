@@ -162,8 +162,7 @@ def observed_progress(observed: UnitObservation, run: RunDir) -> Heartbeat | Non
     work, unit = observed.work, observed.status.unit
     if observed.status.state in FINISHED or (observed.has_begun and not work.ended_well):
         return work.progress
-    state = newest_state(unit, run)
-    if state is None:
+    if (state := newest_state(unit, run)) is None:
         return None
     images, written = state[1]["images"], (state[0] / STATE).stat().st_mtime
     ends = [value for key, value in unit.fingerprint_settings.items() if key.endswith(LENGTH)]
@@ -177,10 +176,8 @@ def lacked_inputs(observed: UnitObservation) -> bool:
 
 def has_vanished(observed: UnitObservation) -> bool:
     """Return True if the newest job left the queue without opening an attempt; only the scheduler knows its end."""
-    is_over = (
-        observed.job is None and observed.is_queued and not observed.is_scheduler_unreachable and not observed.has_begun
-    )
-    return is_over and observed.status.state is State.MISSING
+    has_left = observed.is_queued and observed.job is None and not observed.is_scheduler_unreachable
+    return has_left and not observed.has_begun and observed.status.state is State.MISSING
 
 
 def _before_python(observed: UnitObservation, newest: Submission) -> tuple[State, str]:

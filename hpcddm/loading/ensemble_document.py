@@ -16,7 +16,7 @@ from pydantic import Field, StringConstraints
 from hpcddm.config import paths
 from hpcddm.config.cross_checks import validate_experiment
 from hpcddm.config.experiment import Experiment
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.errors.printing import printable
 from hpcddm.exchange import strict_json
 from hpcddm.exchange.signed_folder import ListedFile
@@ -93,8 +93,7 @@ class EnsembleDocument:
     def __post_init__(self) -> None:
         """Raise `ValueError` for parts that do not fit each other."""
         missing = next((key for key, one in self.networks.items() if one.file not in self.files), None)
-        if missing is not None:
-            raise ValueError(f"networks: {missing}: its file is not listed")
+        require(missing is None, f"networks: {missing}: its file is not listed", ValueError)
         experts = sum(isinstance(expert_of(key), int) for key in (*self.networks, *self.left_out) if _is_expert(key))
         clusters = paths.value_at(self.experiment, "cluster.experts")
         # Single models may be here without the other experts; a router is one of all of them.

@@ -41,7 +41,7 @@ def check_values(document: str, experiment: dict[str, Any]) -> None:
         key = _last_key(place)
         if leads_outside(value) and key != "prompts":
             raise UserError(f"{document}: {printable(place)} leads out of a folder; refused")
-        most = _largest(place)
+        most = MAX_LARGE if LARGE_KEYS.fullmatch(key) else LIMITS.get(key, MAX_OTHER)
         if abs(_number(value)) > most and not (isinstance(value, str) and TEXT_KEYS.fullmatch(key)):
             raise UserError(f"{document}: {printable(place)}: is not a number up to {most:,}; refused")
 
@@ -82,12 +82,6 @@ def leaves(experiment: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 def leads_outside(value: Any) -> bool:
     """Return True for a text, such as a pattern of tars, that leads out of the folder to which it is relative."""
     return isinstance(value, str) and (value.startswith(("/", "~")) or ".." in value.split("/"))
-
-
-def _largest(place: str) -> int:
-    """Return the largest whole number at a place."""
-    key = _last_key(place)
-    return MAX_LARGE if LARGE_KEYS.fullmatch(key) else LIMITS.get(key, MAX_OTHER)
 
 
 def _last_key(place: str) -> str:

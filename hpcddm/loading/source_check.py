@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from hpcddm.config import class_names, variants
 from hpcddm.config.experiment import Experiment
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, require
 from hpcddm.errors.printing import warn
 from hpcddm.runs import passed_over
 from hpcddm.runs.stored_results import all_class_names, check_numbers
@@ -97,8 +97,7 @@ def _check_counts(records: "Split", split: str, shards: int, experiment: Experim
     images, num_classes = experiment.evaluate.first_sample + experiment.evaluate.images, experiment.data.num_classes
     labels = records.labels
     place = "evaluate.first_sample" if experiment.evaluate.first_sample else "evaluate.images"
-    if len(records) < shards:
-        raise ConfigError(f"data: {len(records)} {split} images cannot fill {shards} shards")
+    require(len(records) >= shards, f"data: {len(records)} {split} images cannot fill {shards} shards", ConfigError)
     if num_classes is None or labels is None:
         if len(records) < images:
             raise ConfigError(

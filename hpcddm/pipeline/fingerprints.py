@@ -54,8 +54,7 @@ def common_settings(experiment: Experiment, model: NetworkSettings | None = None
 def _space_settings(experiment: Experiment) -> dict[str, Any]:
     """Return the definition of x; for latents also the shape of x, which depends on the autoencoder's weights."""
     data = experiment.data
-    shape = {"shape": list(data.x_shape)} if data.space.reads_latents else {}
-    return data.space.defining_settings | shape
+    return data.space.defining_settings | ({"shape": list(data.x_shape)} if data.space.reads_latents else {})
 
 
 def expert_settings(experiment: Experiment, config: ExpertConfig) -> dict[str, Any]:
@@ -85,6 +84,5 @@ def feature_settings(experiment: Experiment) -> dict[str, Any]:
     """Return the settings that determine the features of an image."""
     data = experiment.data
     images = {"image_size": data.image_size, "channels": data.channels, "transform": settings_to_hash(data.transform)}
-    return {"encode": settings_to_hash(experiment.encode)} | (
-        {"data": images} if experiment.encode.encoder.reads_images else {}
-    )
+    encode = {"encode": settings_to_hash(experiment.encode)}
+    return encode | {"data": images} if experiment.encode.encoder.reads_images else encode

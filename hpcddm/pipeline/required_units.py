@@ -25,8 +25,7 @@ def units_of_strategy(experiment: Experiment, strategy: str, option: str = "stra
     experts, alone = expert_keys(experiment), single_models(experiment)
     if strategy in alone:
         return [alone[strategy]]
-    reason = _strategy_error(experiment, strategy)
-    if reason is not None:
+    if (reason := _strategy_error(experiment, strategy)) is not None:
         single = [f"expert-{index}" for index in range(len(experts))]
         dense = [key.split("/")[1] for key in alone.values() if key not in experts]
         valid = ", ".join([strategy_usage(), *single, *dict.fromkeys(dense)])

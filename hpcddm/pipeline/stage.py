@@ -2,8 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import StrEnum
+from operator import add
 from types import MappingProxyType, ModuleType
 from typing import Any, ClassVar
 
@@ -40,12 +41,7 @@ class DiskSpace:
     """Bytes of `working` for the training state from which a longer training would continue."""
 
     def __add__(self, other: "DiskSpace") -> "DiskSpace":
-        return DiskSpace(
-            self.kept + other.kept,
-            self.working + other.working,
-            self.files + other.files,
-            self.last_state + other.last_state,
-        )
+        return DiskSpace(*map(add, astuple(self), astuple(other)))
 
     def with_last_state(self) -> "DiskSpace":
         """Return the disk space if the last training state is kept."""

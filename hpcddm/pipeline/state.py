@@ -71,8 +71,6 @@ STATE_AFTER = {
     Outcome.FAILED: State.FAILED,
     Outcome.GAVE_UP: State.GAVE_UP,
     Outcome.CANCELLED: State.CANCELLED,
-    Outcome.STOPPED: State.STOPPED,
-    Outcome.BY_HAND: State.STOPPED,
-    Outcome.WAITING: State.STOPPED,
+    **dict.fromkeys((Outcome.STOPPED, Outcome.BY_HAND, Outcome.WAITING), State.STOPPED),
 }
 """States after outcomes that do not restart the job automatically."""

@@ -44,8 +44,7 @@ def _after_their_reads(stages: Mapping[str, Stage], priorities: Mapping[str, Any
     """Order stages: each stage after the stages that it reads, otherwise high priorities first."""
     order: list[str] = []
     while others := [name for name in stages if name not in order]:
-        ready = [name for name in others if set(stages[name].reads) <= set(order)]
-        if not ready:
+        if not (ready := [name for name in others if set(stages[name].reads) <= set(order)]):
             unknown = sorted(set(stages[others[0]].reads) - set(order))
             raise ConfigError(f"stages/.../{others[0]}.py: reads {', '.join(unknown)}: unknown, or reading it in turn")
         order.append(max(ready, key=lambda name: priorities[name]))

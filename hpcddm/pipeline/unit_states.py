@@ -70,8 +70,7 @@ def require_complete(states: Mapping[str, UnitStatus], run: RunDir, *keys: str) 
         UserError: If one of these units is not complete; the message names the first one.
     """
     for status in (states[key] for key in keys if states[key].state is not State.COMPLETE):
-        reason = f"{status.key} is {describe(status, run)}"
-        raise UserError(str(step("hpcddm", "status", run.root, reason=reason)))
+        raise UserError(str(step("hpcddm", "status", run.root, reason=f"{status.key} is {describe(status, run)}")))
 
 
 def is_current(states: Mapping[str, UnitStatus], run: RunDir, key: str) -> bool:
@@ -162,12 +161,9 @@ def _state_of(
 ) -> UnitStatus:
     if present is None:
         return UnitStatus(unit, State.MISSING)
-    changes = _changes(present.settings, unit.fingerprint_settings)
-    if changes:
-        listed = _listed(changes)
-        return UnitStatus(unit, State.STALE, f"made with other settings ({listed})", changes)
-    broken = manifest.find_damage(folder, present)
-    if broken:
+    if changes := _changes(present.settings, unit.fingerprint_settings):
+        return UnitStatus(unit, State.STALE, f"made with other settings ({_listed(changes)})", changes)
+    if broken := manifest.find_damage(folder, present):
         return UnitStatus(unit, State.DAMAGED, broken)
     for key in {manifest.parse_input_name(name)[0] for name in present.inputs} - set(unit.inputs):
         return UnitStatus(unit, State.OUTDATED, f"{key} belongs to the experiment no more")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.errors.printing import printable
 from hpcddm.exchange import signing
 from hpcddm.exchange.signed_folder import BLOCK_BYTES, SUMS
@@ -83,11 +83,9 @@ def verify_folder(folder: Path, advance: Callable[[int], object]) -> PublicKey:
         sums = _parse(folder / SUMS, content)
         present = [name for name in list_files(folder) if name not in (SUMS, SIGNATURE)]
         for name in present:
-            if name not in sums:
-                raise UserError(f"{folder}: {printable(name)} is not listed in {SUMS}; refused, remove it first")
+            require(name in sums, f"{folder}: {printable(name)} is not listed in {SUMS}; refused, remove it first")
         for name, digest in sums.items():
-            if name not in present:
-                raise UserError(f"{folder / name}: is missing; fetch the folder again")
+            require(name in present, f"{folder / name}: is missing; fetch the folder again")
             if _digest(folder, name, advance) != digest:
                 raise UserError(f"{folder / name}: its bytes are not those of {SUMS}; fetch the folder again")
         armoured = checked_reads.read_bytes(folder / SIGNATURE, checked_reads.RECORD_BYTES, root=folder)

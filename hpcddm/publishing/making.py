@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from hpcddm import __version__
 from hpcddm.clustering.partition import read_arrays, save_arrays
@@ -30,8 +29,8 @@ from hpcddm.loading.ensemble_document import (
     network_settings,
     read_ensemble,
 )
-from hpcddm.models import build_denoiser, build_router
 from hpcddm.publishing import card, diffusers_folder, folder_sums
+from hpcddm.publishing.published_ensemble import build_network
 from hpcddm.publishing.published_settings import encoder_files, is_partition_general, published_values
 from hpcddm.publishing.published_units import Publication
 from hpcddm.runs import files as unit_files
@@ -92,7 +91,7 @@ class _Writer:
             self.copy_output(name, key, WEIGHTS)
             parameters = resolve_training(experiment, key).parameters
         else:
-            network = _build(experiment, key)
+            network = build_network(experiment, key)
             parameters = sum(values.numel() for values in network.parameters())
             load_unit_weights(experiment, selected_weights(experiment), network, key, self.run.unit(key))
             stored = {name: _rounded(values) if is_bf16 else values for name, values in network.state_dict().items()}
@@ -230,9 +229,3 @@ def _write(writer: _Writer, say: Callable[[str], object]) -> None:
 
 def _rounded(values: torch.Tensor) -> torch.Tensor:
     return values.to(torch.bfloat16) if values.dtype == torch.float32 else values
-
-
-def _build(experiment: Experiment, key: str) -> nn.Module:
-    if key == ROUTER:
-        return build_router.build(experiment)
-    return build_denoiser.build(experiment, resolve_training(experiment, key).denoiser)

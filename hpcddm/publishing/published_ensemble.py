@@ -167,7 +167,7 @@ class PublishedEnsemble(TrainedModel):
             # By a formula: even to build a network without memory takes minutes if somebody says that it is large.
             if held < needed:
                 raise Unreadable(file.path, f"holds {held:,} numbers and its network has {needed:,}")
-            file.require(self._specs(key, unallocated(lambda: _build(self.experiment, key))))
+            file.require(self._specs(key, unallocated(lambda: build_network(self.experiment, key))))
 
     def _opened(self, key: str) -> TensorFile:
         path = self._folder / self.document.networks[key].file
@@ -186,13 +186,13 @@ class PublishedEnsemble(TrainedModel):
             digest = file.read({name: tensors.memory(value) for name, value in values.items() if value.numel()})
         _require_digest(file.path, self.document.files[name], digest)
         broken = tensors.first_not_finite(values)
-        if broken is not None:
-            raise UserError(f"{printable(str(file.path))}: tensor '{broken}' is not finite; refused")
+        require(broken is None, f"{printable(str(file.path))}: tensor '{broken}' is not finite; refused")
         network.load_state_dict(values)
         return network.eval().requires_grad_(False)
 
 
-def _build(experiment: Experiment, key: str) -> nn.Module:
+def build_network(experiment: Experiment, key: str) -> nn.Module:
+    """Build the network of a unit, with random weights."""
     if key == ROUTER:
         return build_router.build(experiment)
     if key == AUTOENCODER:
@@ -207,5 +207,4 @@ def _parameters(experiment: Experiment, key: str) -> int:
 
 
 def _require_digest(path: Path, listed: ListedFile, digest: str) -> None:
-    if digest != listed.sha256:
-        raise UserError(f"{path}: its bytes are not those of {FILE}; fetch the folder again")
+    require(digest == listed.sha256, f"{path}: its bytes are not those of {FILE}; fetch the folder again")

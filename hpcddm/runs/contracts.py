@@ -127,8 +127,7 @@ def _folders(run: RunDir) -> list[Path]:
     with suppress(FileNotFoundError), checked_reads.open_folder(run.root / CONTRACT, run.root) as opened:
         names = [name for name in os.listdir(opened) if name.isdecimal() and name.isascii()]
         folders = [revision_folder(run, number) for number in sorted(map(int, names), reverse=True)]
-    linked = next((folder for folder in folders if folder.is_symlink()), None)
-    if linked is not None:
+    if (linked := next((folder for folder in folders if folder.is_symlink()), None)) is not None:
         raise Unreadable(linked, "is a link")
     return folders
 
@@ -174,8 +173,7 @@ def require_agreed_inputs(contract: Contract | None, key: str, digests: Mapping[
     if contract is None or key not in contract.experts:
         return
     agreed = contract.experts[key].inputs
-    changed = [name for name in sorted({*agreed, *digests}) if agreed.get(name) != digests.get(name)]
-    if changed:
+    if changed := [name for name in sorted({*agreed, *digests}) if agreed.get(name) != digests.get(name)]:
         raise UserError(
             f"{key}: {changed[0]} is not what the contract says; the images or their features differ from the"
             " coordinator's: compare data.source, encoder and package versions, and ask the coordinator"

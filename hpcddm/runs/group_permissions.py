@@ -3,6 +3,7 @@
 import os
 import pwd
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from hpcddm.files import guarded_writes
@@ -21,14 +22,12 @@ def prepare_writes(folder: Path) -> None:
     """
     mode = nearest_existing(folder).stat().st_mode
     if mode & stat.S_ISGID and mode & stat.S_IWGRP:
-        before = os.umask(0o077)
-        os.umask(before & ~GROUP_BITS)
+        os.umask(os.umask(0o077) & ~GROUP_BITS)
     guarded_writes.guard(folder)
 
 
 def current_user() -> str:
     """Return the user name of this process, or the numeric user id if the user has no name, as in some containers."""
-    try:
+    with suppress(KeyError):
         return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
+    return str(os.getuid())

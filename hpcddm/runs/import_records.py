@@ -101,8 +101,7 @@ def accepted_reason(run: RunDir, key: str, outputs: Mapping[str, tuple[int, str]
         key: The expert, as `stage/unit`.
         outputs: Size and SHA-256 of every file in its manifest, by path.
     """
-    bundle = counted_bundle(run, key, _weights(outputs))
-    if bundle is None:
+    if (bundle := counted_bundle(run, key, _weights(outputs))) is None:
         return None
     path = record_folder(run, bundle) / ACCEPTED
     accepted: Acceptance | None = checked_reads.read_json(path, Acceptance, checked_reads.RECORD_BYTES)
@@ -119,8 +118,7 @@ def unverified_reason(folder: Path, outputs: Mapping[str, tuple[int, str]]) -> s
         folder: Folder of the unit.
         outputs: Size and SHA-256 of every file in its manifest, by path.
     """
-    unit = trained_unit(folder)
-    if unit is None:
+    if (unit := trained_unit(folder)) is None:
         return None
     run, key = RunDir(unit[0]), unit[1]
     try:

@@ -302,8 +302,7 @@ def _data_of(settings: dict[str, Any]) -> dict[str, Any]:
     """Describe a network's data by a manifest's settings: shape and space of x, number of classes, condition."""
     # Old manifests name no space. Manifests of latents name the shape of x; others name settings that determine it.
     space = settings_below(settings, "data.space.") or {"name": "pixels"}
-    given = space.pop("shape", None)
-    channels, height, _ = given or SpaceSettings.model_validate(space).shape(
+    channels, height, _ = space.pop("shape", None) or SpaceSettings.model_validate(space).shape(
         settings["data.channels"], settings["data.image_size"]
     )
     # The settings of a network without a condition do not name one.

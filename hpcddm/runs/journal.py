@@ -166,11 +166,7 @@ class Journal:
             site: Name of the site.
             cluster: Cluster of the site; None if the site names none.
         """
-        there = {
-            submission.uuid
-            for submission in self.submissions()
-            if (submission.site, submission.cluster) == (site, cluster)
-        }
+        there = {one.uuid for one in self.submissions() if (one.site, one.cluster) == (site, cluster)}
         since = time.time() - NODE_LOSS_SECONDS
         losses = (event for event in self._events() if event.event == "lost" and event.uuid in there)
         nodes = [event.node for event in losses if (event.time or 0.0) > since]

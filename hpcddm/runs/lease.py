@@ -49,8 +49,7 @@ def lease(path: Path, purpose: str, patience_seconds: float = 0) -> Iterator[Non
         while not _try_lock(descriptor, path):
             if time.time() >= deadline:
                 holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
-                message = f"{path.parent}: {holder} is at work here; wait for it or stop it first"
-                raise HeldElsewhere(message, holder)
+                raise HeldElsewhere(f"{path.parent}: {holder} is at work here; wait for it or stop it first", holder)
             time.sleep(0.5)
         os.ftruncate(descriptor, 0)
         with suppress(OSError):
@@ -68,7 +67,6 @@ def _try_lock(descriptor: int, path: Path) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        raise UserError(
-            f"{path}: this file system has no locks ({error.strerror}); on Lustre mount it with -o flock"
-        ) from None
+        reason = f"this file system has no locks ({error.strerror}); on Lustre mount it with -o flock"
+        raise UserError(f"{path}: {reason}") from None
     return True

@@ -196,8 +196,7 @@ def _require_verified(folder: Path, outputs: Sequence[Output]) -> None:
     if any(os.path.isdir(place / CONTRACT) for place in (folder.parent, folder.parent.parent)):
         from hpcddm.runs.import_records import unverified_reason
 
-        reason = unverified_reason(folder, sizes_and_digests(outputs))
-        if reason:
+        if reason := unverified_reason(folder, sizes_and_digests(outputs)):
             raise Unreadable(folder / FILE_NAME, reason)
 
 
@@ -208,8 +207,7 @@ def read_if_usable(folder: Path) -> Manifest | None:
 
 def publish(folder: Path, manifest: Manifest) -> None:
     """Write the manifest into a unit's folder, as the last of its files; this makes the unit complete."""
-    stored = {key: value for key, value in asdict(manifest).items() if key != "lengths"}
-    atomic.write_json(folder / FILE_NAME, stored)
+    atomic.write_json(folder / FILE_NAME, {key: value for key, value in asdict(manifest).items() if key != "lengths"})
 
 
 def describe_outputs(folder: Path, paths: list[str]) -> list[Output]:
@@ -285,8 +283,7 @@ def recorded_digest(folder: Path, name: str) -> str | None:
     Raises:
         UserError: If the manifest does not list the output; or as `read`, also without a manifest.
     """
-    listed = read(folder)
-    if listed is None:
+    if (listed := read(folder)) is None:
         _require_verified(folder, [])
         return None
     digests = {output.path: output.sha256 for output in listed.outputs}

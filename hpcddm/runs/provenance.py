@@ -8,6 +8,7 @@ import runpy
 import stat
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -117,14 +118,9 @@ def folder_digests(folder: Path) -> dict[str, str]:
     return hashes
 
 
-def is_checkout() -> bool:
-    """Return True if the package runs from a git checkout, not from an installation or a copy of the code."""
-    return (AROUND / ".git").exists()
-
-
 def commit() -> tuple[str | None, bool | None]:
     """Return the checked-out commit, and True if the jobs' files differ from it; (None, None) without a checkout."""
-    if not is_checkout():
+    if not (AROUND / ".git").exists():
         return None, None
     # Another user may own the checkout: its Python code runs already, so git may trust it, but not write its index.
     command = ["git", "-C", str(AROUND), "--no-optional-locks", "-c", f"safe.directory={AROUND}"]
@@ -144,8 +140,7 @@ def commit() -> tuple[str | None, bool | None]:
 @cache
 def current_code() -> Code:
     """Return the version of this process's code, from the record of its copy or computed from the files."""
-    stored = _code_copy_record()
-    if stored is not None:
+    if (stored := _code_copy_record()) is not None:
         return Code(AROUND.name, stored.get("commit"), stored.get("modified"))
     return Code(code_digest(digests(code_files())), *commit())
 
@@ -184,7 +179,6 @@ def _torch() -> dict[str, str | None]:
 
 def package_version(name: str) -> str | None:
     """Return the version of a package without importing it; None for a missing package."""
-    try:
+    with suppress(PackageNotFoundError):
         return version(name)
-    except PackageNotFoundError:
-        return None
+    return None

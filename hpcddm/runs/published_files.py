@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, checked_reads
 from hpcddm.files.checked_reads import InnerPath, OpenRecord, Unreadable
 from hpcddm.runs.files import ENSEMBLE
@@ -65,8 +65,7 @@ def published_file(folder: Path, name: str) -> tuple[Path, str]:
 
 
 def _listed(folder: Path, listed: PublishedFiles, name: str) -> tuple[Path, str]:
-    if name not in listed.files:
-        raise UserError(f"{folder / ENSEMBLE}: does not list {name}; fetch the folder again")
+    require(name in listed.files, f"{folder / ENSEMBLE}: does not list {name}; fetch the folder again")
     return folder / name, listed.files[name].sha256
 
 

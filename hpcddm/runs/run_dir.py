@@ -134,8 +134,7 @@ def set_aside(run: RunDir, key: str, kept: Container[str] = ()) -> None:
         names = [entry.name for entry in movable if not (is_all and entry.is_dir() and entry.name not in CONTINUED)]
         if not names:
             return
-        target = _place_aside(run, key)
-        with guarded_writes.open_folder(target, run.root, make=True) as aside:
+        with guarded_writes.open_folder(_place_aside(run, key), run.root, make=True) as aside:
             for name in names:
                 os.rename(name, name, src_dir_fd=descriptor, dst_dir_fd=aside)
 

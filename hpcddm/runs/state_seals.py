@@ -56,8 +56,7 @@ def job_variables(run: RunDir) -> dict[str, str]:
     Raises:
         UserError: The contract is damaged, or no secret can be stored.
     """
-    contract = run_contract(run)
-    if contract is None:
+    if (contract := run_contract(run)) is None:
         return {}
     key = _key(contract.id) or _derived(trusted_submissions.make_secret(), contract.id)
     return {SEAL_VARIABLE: f"{contract.id}:{key.hex()}"}

@@ -35,9 +35,8 @@ def stored_experiment(run: RunDir) -> Experiment:
         return validate_experiment(values, str(run.experiment))
     except ConfigError as error:
         if variants.user_folder() is None and "unknown name" in str(error):
-            raise ConfigError(
-                f"{error}; where it is a variant of your own, set {variants.VARIANTS_VARIABLE} to its folder"
-            ) from None
+            advice = f"where it is a variant of your own, set {variants.VARIANTS_VARIABLE} to its folder"
+            raise ConfigError(f"{error}; {advice}") from None
         raise
 
 

@@ -117,8 +117,7 @@ def _point(root: str, inside: str, owner: str | None) -> bool:
     path = f"{root}/{inside}"
     target = f"{'../' * (inside.count('/') + 1)}{owner}/{inside}" if owner else None
     try:
-        before = os.readlink(path)
-        if before == target:
+        if (before := os.readlink(path)) == target:
             return True
         require(label_in(before, inside) is not None, refusal_reason(Path(path)))
         os.unlink(path)

@@ -175,8 +175,7 @@ def list_states(folder: Path, trajectory: str, most_images: int | None = None) -
     Returns:
         The folder and the description of each state.
     """
-    folders = _folders(folder)
-    stored = [(path, usable(_read, path)) for path in folders]
+    stored = [(path, usable(_read, path)) for path in _folders(folder)]
     matching = [(path, state) for path, state in stored if state and state["trajectory"] == trajectory]
     return [(path, state) for path, state in matching if most_images is None or state["images"] <= most_images]
 

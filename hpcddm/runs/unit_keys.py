@@ -24,11 +24,8 @@ STUDENT = "distill/student"
 PROBE = "probe/"
 """Prefix of the units that probe experts of other sites; the name of the expert's unit follows."""
 CONCEPT_VOCABULARY, CONCEPT_TAGGER = "concept_vocabulary/all", "concept_tags/tagger"
-CONCEPT_COUNTS, CONCEPT_ALIGNMENT, CONCEPT_ANALYSIS = (
-    "concept_counts/all",
-    "concept_scores/alignment",
-    "concept_analysis/all",
-)
+CONCEPT_COUNTS, CONCEPT_ALIGNMENT = "concept_counts/all", "concept_scores/alignment"
+CONCEPT_ANALYSIS = "concept_analysis/all"
 REPORT = "report/all"
 
 MONOLITH_ARM, STUDENT_ARM = "monolith", "student"

@@ -44,8 +44,7 @@ def require_latent_space(experiment: Experiment) -> LatentSpaceSettings:
     Raises:
         ValueError: If the run has no latents.
     """
-    space = latent_space(experiment)
-    if space is None:
+    if (space := latent_space(experiment)) is None:
         raise ValueError("data.space: this run has no latents")
     return space
 
@@ -253,9 +252,8 @@ def scale_training(total: Training, share: Fraction) -> Training:
 def round_to_whole_batches(training: Training) -> Training:
     """Round the images of a training and of its snapshots up to whole batches."""
     snapshots = [whole_batches(number, training.batch) for number in training.snapshots]
-    return training.model_copy(
-        update={"images": whole_batches(training.images, training.batch), "snapshots": snapshots}
-    )
+    images = whole_batches(training.images, training.batch)
+    return training.model_copy(update={"images": images, "snapshots": snapshots})
 
 
 def whole_batches(images: int | Fraction, batch: int) -> int:
@@ -284,14 +282,12 @@ def _overridden_part(total: Training, own: ExpertOverride, num_experts: int) -> 
     """Return the training of an expert with its own batch or images; snapshots and decay scale to these images."""
     common = scale_training(total, Fraction(1, num_experts))
     batch, images = own.batch or common.batch, own.images or common.images
-    part = scale_training(total, Fraction(batch, total.batch)).model_copy(
-        update={"images": whole_batches(images, batch)}
-    )
     share = Fraction(1, num_experts) if own.images is None else Fraction(own.images, total.images)
-    of_all: dict[str, Any] = {"snapshots": [whole_batches(number * share, batch) for number in total.snapshots]}
+    snapshots = [whole_batches(number * share, batch) for number in total.snapshots]
+    changes: dict[str, Any] = {"images": whole_batches(images, batch), "snapshots": snapshots}
     if own.images is not None and total.decay_images is not None:
-        of_all["decay_images"] = math.ceil(total.decay_images * share)
-    return part.model_copy(update=of_all)
+        changes["decay_images"] = math.ceil(total.decay_images * share)
+    return scale_training(total, Fraction(batch, total.batch)).model_copy(update=changes)
 
 
 def _extra_part(total: Training, extra: ExtraExpert) -> Training:

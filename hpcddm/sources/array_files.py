@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 from PIL import Image
 
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, checked_reads, hdf5
 
 FAILURES = (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
@@ -124,8 +124,7 @@ class NpzRows(ArrayRows):
     def _header(self) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         """Read shape, whether the array is in Fortran's order, and dtype."""
         version = np.lib.format.read_magic(self._stream)
-        if version not in HEADERS:
-            raise ValueError(f"version {version} of the format npy")
+        require(version in HEADERS, f"version {version} of the format npy", ValueError)
         return HEADERS[version](self._stream)
 
 

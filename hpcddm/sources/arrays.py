@@ -49,8 +49,7 @@ class ArraysSplit(Split):
         _check_images(self.images, settings.channels_first)
         count = self.images.shape[0]
         self.chosen = _positions_in_split(count, share, split)
-        if not self.chosen.size:
-            raise UserError(f"{self.images.place}: {count} images, none of them for {split}")
+        require(self.chosen.size > 0, f"{self.images.place}: {count} images, none of them for {split}")
         self.labels = _labels(self.path, settings.labels, count)
         self.labels = None if self.labels is None else self.labels[self.chosen]
         self.captions = _captions(self.path, settings.captions, count)

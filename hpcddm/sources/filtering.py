@@ -65,8 +65,7 @@ class Filter:
         """
         known |= frozenset[str]() if self._table is None else self._table.column_names
         for name in self.column_names:
-            if name not in known:
-                raise ConfigError(f"{KEY}: no column {name}; there are: {', '.join(sorted(known))}")
+            require(name in known, f"{KEY}: no column {name}; there are: {', '.join(sorted(known))}", ConfigError)
         if self._table is not None and self._keep is not None:
             self._keep.check_kinds(self._table.empty_columns(self._looked_up))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from hpcddm.config.sources import AUTO
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.sources.parquet.row_files import ColumnRoles
 
 CAPTIONS = ("caption", "text", "prompt", "captions", "texts", "prompts", "sentences")
@@ -42,8 +42,7 @@ def find_roles(path: Path, schema: Any, features: Mapping[str, Any], keys: Colum
         UserError: A column is missing, ambiguous or of another type. The message names the file and the key.
     """
     repeated = next((name for name in schema.names if schema.names.count(name) > 1), None)
-    if repeated is not None:
-        raise UserError(f"{path}: has two columns called {repeated}; write it again with one of them")
+    require(repeated is None, f"{path}: has two columns called {repeated}; write it again with one of them")
     image, label, caption, item, key = keys
     if image == AUTO:
         image = _only(path, "image", "images", image_columns(schema, features)) or _refuse_images(path, schema)

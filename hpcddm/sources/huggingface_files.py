@@ -152,10 +152,7 @@ def features_of(path: Path, described: Mapping[str, Any]) -> tuple[Any, Mapping[
     Raises:
         UserError: The file is damaged; the message names it.
     """
-    if path.suffix.lower() == ".parquet":
-        schema = open_parquet(path).schema_arrow
-    else:
-        schema = read_schema(path)
+    schema = open_parquet(path).schema_arrow if path.suffix.lower() == ".parquet" else read_schema(path)
     return schema, features_in(schema, described)
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 from hpcddm.config.schema import PathSetting
 from hpcddm.config.sources import SourceSettings
 from hpcddm.data.tars.record import Record
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.files import atomic
 from hpcddm.sources.base import Source, Split
 from hpcddm.sources.folders.proposal import SamplePicture, SourceProposal
@@ -84,8 +84,7 @@ def _files(folder: Path) -> list[Path]:
 def _find(folder: Path, prefix: str) -> Path:
     require_folder("folder", folder)
     matches = sorted(folder.glob(f"{prefix}*"))
-    if not matches:
-        raise UserError(f"data.source.folder: {folder} holds no file named {prefix}-...")
+    require(matches != [], f"data.source.folder: {folder} holds no file named {prefix}-...")
     return matches[0]
 
 

@@ -145,11 +145,7 @@ def file_item(path: Path, name: str) -> PassedOverItem | None:
     if is_readable_image(head):
         return None
     unread = unreadable_format(head)
-    return (
-        PassedOverItem(escape_name(name), f"pictures in {unread}", True)
-        if unread
-        else PassedOverItem(escape_name(name), _kind_of(name))
-    )
+    return PassedOverItem(escape_name(name), f"pictures in {unread}" if unread else _kind_of(name), bool(unread))
 
 
 def _looked_at(path: Path, place: str, stems: Collection[str] | None) -> str | list[PassedOverItem]:

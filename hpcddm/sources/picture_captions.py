@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hpcddm.data.image_decoding import ImageError
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.files import checked_reads, text_files
 from hpcddm.runs.passed_over import PassedOverItem, escape_name
 from hpcddm.sources.listing import CaptionFiles
@@ -204,8 +204,7 @@ def read_beside(picture: Path, extension: str, item: int | None) -> str:
         raise ImageError(f"{path}: no readable caption ({error.reason}); mend or replace it") from None
     except ValueError as error:
         raise ImageError(f"{path}: no readable caption ({error}); save it as UTF-8") from None
-    if text_files.is_blank(text):
-        raise ImageError(f"{path}: empty, where a picture needs a caption; write one")
+    require(not text_files.is_blank(text), f"{path}: empty, where a picture needs a caption; write one", ImageError)
     if item is None:
         return text
     captions = [line.strip() for line in text.split("\n") if not text_files.is_blank(line)]

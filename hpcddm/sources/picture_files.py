@@ -83,8 +83,7 @@ class PictureFiles(Split):
             # What is beside them is named with the training images.
             self.passed_over = []
         places = np.flatnonzero([is_of_split(split, share, self.key_of(name)) for name in self.names])
-        if not len(places):
-            raise UserError(f"data.source.heldout.share: {share}: leaves no {split} images in {self.root}")
+        require(len(places) > 0, f"data.source.heldout.share: {share}: leaves no {split} images in {self.root}")
         self.names = [self.names[place] for place in places]
         self.labels = None if self.labels is None else self.labels[places]
 

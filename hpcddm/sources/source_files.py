@@ -10,6 +10,7 @@ import numpy as np
 
 from hpcddm.data.sample_file import SampleFile, size_and_mtime
 from hpcddm.data.tars.tar_index import TarIndex
+from hpcddm.errors import require
 from hpcddm.files.text_files import EMPTY_CAPTION, is_blank
 from hpcddm.runs.passed_over import PassedOverItem
 
@@ -170,14 +171,12 @@ def check_key(key: str) -> None:
     """Raise `UnusableSample` for a key that is too long or not UTF-8."""
     if len(key.encode(errors="surrogateescape")) > MAX_KEY_LENGTH:
         raise UnusableSample(f"its key is longer than {MAX_KEY_LENGTH} bytes")
-    if not _is_utf8(key):
-        raise UnusableSample("its key is not UTF-8")
+    require(_is_utf8(key), "its key is not UTF-8", UnusableSample)
 
 
 def check_size(size: int) -> None:
     """Raise `UnusableSample` for a number of bytes that no image has."""
-    if not 0 < size < 1 << 32:
-        raise UnusableSample(f"{size} bytes, which is not an image")
+    require(0 < size < 1 << 32, f"{size} bytes, which is not an image", UnusableSample)
 
 
 def label_of(value: object) -> int | None:
@@ -189,8 +188,7 @@ def label_of(value: object) -> int | None:
         label = None if value is None else int(np.int32(int(value)))  # type: ignore[call-overload]
     except (TypeError, ValueError, OverflowError):
         raise UnusableSample(f"its class is not a number ({str(value)[:40]!r})") from None
-    if label is not None and label < 0:
-        raise UnusableSample(f"its class is {label}, they are numbered from 0")
+    require(label is None or label >= 0, f"its class is {label}, they are numbered from 0", UnusableSample)
     return label
 
 
@@ -201,10 +199,8 @@ def caption_of(value: object) -> str | None:
     if not isinstance(value, str):
         raise UnusableSample(f"its caption is not a text ({str(value)[:40]!r})")
     # JSON can hold one half of a surrogate pair.
-    if not _is_utf8(value):
-        raise UnusableSample("its caption is not UTF-8")
-    if is_blank(value):
-        raise UnusableSample(EMPTY_CAPTION)
+    require(_is_utf8(value), "its caption is not UTF-8", UnusableSample)
+    require(not is_blank(value), EMPTY_CAPTION, UnusableSample)
     return value
 
 

@@ -137,8 +137,7 @@ class WebDatasetTars(InPlaceSource[WebDatasetTarsSettings]):
         else:
             count = heldout.shards or 0
             chosen = every[-count:] if split == "heldout" else every[:-count]
-        if not chosen:
-            raise UserError(f"data.source.heldout: of {len(every)} tars none is left for {split}")
+        require(chosen != [], f"data.source.heldout: of {len(every)} tars none is left for {split}")
         return chosen
 
     def _matching(self, pattern: str) -> list[Path]:

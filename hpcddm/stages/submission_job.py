@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.errors import ExitCode, UserError
+from hpcddm.errors import ExitCode, require
 from hpcddm.jobs.unit import Result, Unit
 
 
@@ -20,6 +20,5 @@ def run(experiment: Experiment, unit: Unit) -> Result:
         is_silent = code == ExitCode.SCHEDULER_UNREACHABLE
         reason = "the scheduler does not answer" if is_silent else "another command is at work here"
         raise RuntimeError(f"{reason}, so the rest could not be submitted yet")
-    if code:
-        raise UserError(f"the rest could not be submitted (exit code {code}); see the log, then submit again by hand")
+    require(code == 0, f"the rest could not be submitted (exit code {code}); see the log, then submit again by hand")
     return Result([], {})

@@ -141,8 +141,8 @@ def test_ctrl_c_leaves_nothing_half_and_the_same_command_goes_on(npm, monkeypatc
         if where == "while it fetches":
             patched.setattr(prefetch_data.subprocess, "run", interrupted)
         else:
-            steps = iter([archives._write] * 3 + [interrupted])
-            patched.setattr(archives, "_write", lambda *given: next(steps)(*given))
+            steps = iter([archives.copyfileobj] * 3 + [interrupted])
+            patched.setattr(archives, "copyfileobj", lambda *given: next(steps)(*given))
         assert hpcddm("prefetch", "tiny").exit_code != 0
     assert not [name for name in files(place()) if name.split("/")[-1].startswith(".") or ".fetching" in name]
     done = hpcddm("prefetch", "tiny")

@@ -67,14 +67,12 @@ class RunImages(ImageFiles):
         """Return the seed, the number of the first image, and the settings of the sampler."""
         experiment = self.run.experiment
         sampler = experiment.evaluate.model_dump(mode="json", include={*SamplerSettings.model_fields})
-        return {"seed": experiment.seed, "first_sample": self._first} | (
-            {} if self.arm in REAL else {"sampler": sampler}
-        )
+        origin = {"seed": experiment.seed, "first_sample": self._first}
+        return origin if self.arm in REAL else origin | {"sampler": sampler}
 
     def captions(self, rows: Int64[np.ndarray, " n"]) -> list[str]:
         """Return the captions on which samples were drawn, or those of real images."""
-        reads = self.run.experiment.data.condition.reads_captions
-        return self._reader.captions(self._numbers[rows]) if reads else []
+        return self._reader.captions(self._numbers[rows]) if self.run.experiment.data.condition.reads_captions else []
 
     def read(self, rows: Int64[np.ndarray, " n"]) -> np.ndarray:
         """Read images by their places in the evaluation: (N, H, W, C), C as in the run."""

@@ -7,7 +7,6 @@ import sys
 import tempfile
 from contextlib import AbstractContextManager, suppress
 from functools import cache
-from types import TracebackType
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError
@@ -28,9 +27,7 @@ class Benchmark(AbstractContextManager["Benchmark"]):
         self._child: subprocess.Popen[str] | None = None
         self._errors = tempfile.TemporaryFile("w+")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if self._child:
             if error is not None:
                 self._child.kill()
@@ -43,8 +40,7 @@ class Benchmark(AbstractContextManager["Benchmark"]):
 
         Raises `UserError` with the reason when it cannot be run here.
         """
-        batch = max(work.batch // ranks, 1)
-        question = {"network": work.network, "is_training": work.is_training, "batch": batch}
+        question = {"network": work.network, "is_training": work.is_training, "batch": max(work.batch // ranks, 1)}
         line = json.dumps(question | {"threads": threads, "on_gpu": on_gpu, "at_least_seconds": MIN_SECONDS})
         if line not in self._known:
             echo(f"measuring here: {work.network}{', training' * work.is_training} ...", err=True)

@@ -52,8 +52,7 @@ def serve() -> None:
     experiment = Experiment.model_validate_json(sys.stdin.readline())
     with tempfile.TemporaryDirectory() as folder:
         for line in sys.stdin:
-            answer = _answer(experiment, Path(folder), **json.loads(line))
-            print(json.dumps(answer), file=answers, flush=True)
+            print(json.dumps(_answer(experiment, Path(folder), **json.loads(line))), file=answers, flush=True)
 
 
 def _answer(

@@ -121,8 +121,7 @@ def peak_of_pass(
     for parameter in model.parameters():
         if parameter.requires_grad and not keeps:
             parameter.register_post_accumulate_grad_hook(_forget_gradient)
-    tensors = [*model.parameters(), *model.buffers(), *own]
-    with _attention(on_gpu), LiveBytes(tensors, of_meta=True) as live:
+    with _attention(on_gpu), LiveBytes([*model.parameters(), *model.buffers(), *own], of_meta=True) as live:
         before = live.now
         model(*own).float().square().mean().backward()
     return live.peak - before

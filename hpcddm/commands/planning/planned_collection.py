@@ -98,7 +98,5 @@ def _epoch(samples: int, site: Site, benchmark: Benchmark) -> tuple[float | None
         seconds = benchmark.seconds(Work(READING, False, samples, SAMPLES * ranks), ranks, threads, False)
     except UserError as error:
         return None, str(error)
-    measured = (
-        f"{SAMPLES} samples by one process of {threads} threads on {describe_machine(False)}, past the page cache"
-    )
-    return seconds / 3600, f"{measured}; {ranks} ranks read at once"
+    text = f"{SAMPLES} samples by one process of {threads} threads on {describe_machine(False)}, past the page cache"
+    return seconds / 3600, f"{text}; {ranks} ranks read at once"

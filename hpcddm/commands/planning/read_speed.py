@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,10 +94,8 @@ def _usable(data: DataSettings, count: int) -> Iterator[Record]:
     """Yield training samples that can be read."""
     records = variants.create(Source, data.source).open_split(TRAIN)
     for number in _spread(len(records), count):
-        try:
+        with suppress(ImageError):
             yield records[number]
-        except ImageError:
-            continue
 
 
 def _spread(size: int, count: int) -> list[int]:
@@ -122,11 +121,10 @@ def _catalog(data: DataSettings, folder: Path, indices: dict[SampleFile, TarInde
 
 def _is_sound(reader: CatalogReader, number: int) -> bool:
     """Tell if a picture can be read; broken ones are left out of a run, too."""
-    try:
+    with suppress(UserError):
         reader.images([number])
-    except UserError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _forget(path: Path) -> None:

@@ -93,12 +93,9 @@ def _slots(key: str, seconds: float | None, resources: Resources, site: Site) ->
     """Compute the number of jobs in a row that a unit needs; None without a time limit, or without an estimate."""
     if site.scheduler != "slurm" or seconds is None:
         return None
-    usable = 60 * resources.minutes - site.signal_lead_seconds
-    if usable <= 0:
-        raise ConfigError(
-            f"site {site.name}: minutes: {resources.minutes} do not exceed signal_lead_seconds,"
-            f" {site.signal_lead_seconds}; no job could make a step"
-        )
+    if (usable := 60 * resources.minutes - site.signal_lead_seconds) <= 0:
+        limit = f"signal_lead_seconds, {site.signal_lead_seconds}; no job could make a step"
+        raise ConfigError(f"site {site.name}: minutes: {resources.minutes} do not exceed {limit}")
     jobs = max(math.ceil(seconds / usable), 1)
     return jobs if is_collective(key) else int(jobs == 1)
 

@@ -59,8 +59,7 @@ class TimeEstimator:
             return CostEstimate(flops, flops / (self._speed * ranks), GIVEN, detail)
         if uncounted:
             return CostEstimate(flops, None, UNKNOWN, uncounted)
-        recorded = self._recorded(key, siblings, ranks)
-        return CostEstimate(flops, *(recorded or self._measured(key, resources, ranks)))
+        return CostEstimate(flops, *(self._recorded(key, siblings, ranks) or self._measured(key, resources, ranks)))
 
     def _flops(self, key: str) -> tuple[int, str]:
         """Count FLOPs, and give reasons for uncountable parts, such as an encoder without its weights."""
@@ -75,8 +74,7 @@ class TimeEstimator:
     def _recorded(self, key: str, siblings: Sequence[str], ranks: int) -> tuple[float, str, str] | None:
         """Estimate from the newest attempt at the unit itself, else at one of its kind, scaled by the work to do."""
         for group in ([key], siblings):
-            candidates = [(*attempt, unit) for unit in group for attempt in self._attempts(unit)]
-            if candidates:
+            if candidates := [(*attempt, unit) for unit in group for attempt in self._attempts(unit)]:
                 beat, record, measured = max(candidates, key=lambda candidate: candidate[0].time)
                 ranks_then = record.owner.get("ranks") or ranks
                 seconds = beat.total / beat.rate * self._weight(key) / self._weight(measured) * ranks_then / ranks
@@ -96,24 +94,20 @@ class TimeEstimator:
         return self._known_attempts[key]
 
     def _measured(self, key: str, resources: Resources, ranks: int) -> tuple[float | None, str, str]:
-        work = self._costs.work(key)
-        if not work:
+        if not (work := self._costs.work(key)):
             return None, UNKNOWN, "its own attempts will tell"
         on_gpu = bool(visible_gpus()) if self._is_here else bool(resources.gpus_per_node)
         if on_gpu and not visible_gpus():
             return None, UNKNOWN, "no GPU here: plan on a node like the site's, or give --flops-per-second"
         threads = resources.cpus_per_rank
         try:
-            seconds = sum(
-                self._benchmark.seconds(self._small(piece, ranks, on_gpu), ranks, threads, on_gpu) for piece in work
-            )
+            pieces = (self._small(piece, ranks, on_gpu) for piece in work)
+            seconds = sum(self._benchmark.seconds(piece, ranks, threads, on_gpu) for piece in pieces)
         except UserError as error:
             return None, UNKNOWN, str(error)
         reading = "" if any(piece.network in SAMPLE_WORK for piece in work) else ", reading"
-        detail = (
-            f"one process of {threads} threads on {describe_machine(on_gpu)}; no communication{reading} or start-up"
-        )
-        return seconds, MEASURED, detail
+        text = f"one process of {threads} threads on {describe_machine(on_gpu)}; no communication{reading} or start-up"
+        return seconds, MEASURED, text
 
     def _small(self, work: Work, ranks: int, on_gpu: bool) -> Work:
         """Return a piece of work in batches that a processor measures in seconds.

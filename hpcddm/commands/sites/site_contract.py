@@ -3,7 +3,6 @@
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -12,7 +11,7 @@ from hpcddm.commands.options import PATH, RUN
 from hpcddm.commands.sites.site_key import SIGN, own_key
 from hpcddm.commands.terminal import make_table, print_table
 from hpcddm.config.experiment import Experiment
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.next_step import command
 from hpcddm.errors.printing import echo
 from hpcddm.exchange import contract as contracts
@@ -58,8 +57,7 @@ def site_contract(
     """
     path = own_key(key)
     experiment = with_absolute_paths(stored_experiment(run), run)
-    if output.exists():
-        raise ConfigError(f"--output {output}: exists; name a new folder")
+    require(not output.exists(), f"--output {output}: exists; name a new folder", ConfigError)
     own, keys = ssh_keys.read_public(path), _trusted_keys(folders, trusted)
     group_permissions.prepare_writes(run.root)
     with lease(run.lock, "hpcddm site contract", PATIENCE_SECONDS):
@@ -102,15 +100,12 @@ def _hand_out(sent: Path, output: Path, kept: Path) -> None:
         shutil.copytree(sent, output)
     except OSError as error:
         shutil.rmtree(output, ignore_errors=True)
-        reason = error.strerror or f"{error.args[0][0][2]}"
-        raise UserError(
-            f"--output {output}: cannot be written ({reason}); the contract is in {kept}, send that"
-        ) from None
+        why = error.strerror or f"{error.args[0][0][2]}"
+        raise UserError(f"--output {output}: cannot be written ({why}); the contract is in {kept}, send that") from None
 
 
 def _revision_before(run: RunDir) -> tuple[Contract | None, str | None]:
-    folder = run_contracts.current_folder(run)
-    if folder is None:
+    if (folder := run_contracts.current_folder(run)) is None:
         return None, None
     return contracts.read_contract(folder)[0], hashlib.sha256((folder / FILE).read_bytes()).hexdigest()
 
@@ -125,18 +120,14 @@ def _trusted_keys(folders: tuple[Path, ...], trusted: tuple[str, ...]) -> dict[s
                 f"--site {folder}: the key of {name} has the fingerprint {key.fingerprint}; compare it with the one"
                 f" that {name} tells you by another channel, then add: --trust {key.fingerprint}"
             )
-        if name in keys:
-            raise ConfigError(f"--site {folder}: {name} is named twice")
+        require(name not in keys, f"--site {folder}: {name} is named twice", ConfigError)
         keys[name] = key
-    surplus = set(trusted) - {key.fingerprint for key in keys.values()}
-    if surplus:
+    if surplus := set(trusted) - {key.fingerprint for key in keys.values()}:
         raise ConfigError(f"--trust {min(surplus)}: no --site has this key; name the folder that the site sent")
     return keys
 
 
-def _require_coordinator(
-    before: Contract, experiment: Experiment, own: PublicKey, keys: Mapping[str, PublicKey]
-) -> None:
+def _require_coordinator(before: Contract, experiment: Experiment, own: PublicKey, keys: dict[str, PublicKey]) -> None:
     """Raise an error where somebody other than the coordinator would write the next revision."""
     name = before.coordinator
     if experiment.site != name:

@@ -1,6 +1,7 @@
 """The verb site init: queries this machine's cluster and drafts a site's file."""
 
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -34,8 +35,7 @@ def site_init(name: str | None, partition: str | None, output: Path | None) -> N
     Example: hpcddm site init my-cluster --partition gpu
     Next:    read and correct slurm/sites/my-cluster.yaml, then: hpcddm selftest --site my-cluster
     """
-    reason = unavailable_reason()
-    if reason:
+    if reason := unavailable_reason():
         raise UserError(f"no Slurm answers here ({reason}); try on a login node of the cluster")
     draft = SiteDraft(_query_all(partition), partition)
     name = name or draft.cluster
@@ -66,10 +66,9 @@ def _query_all(partition: str | None) -> SlurmOutputs:
 
 def _output_of(*command: str) -> str | None:
     """Return the output of a client of Slurm; None where it fails."""
-    try:
+    with suppress(SlurmUnavailable):
         return query_slurm(*command)
-    except SlurmUnavailable:
-        return None
+    return None
 
 
 def _memory_refusal(partition: str | None) -> str:

@@ -34,10 +34,8 @@ def site_verify(folder: Path, fingerprint: str | None) -> None:
     """
     name, what, key = _verified(folder)
     if fingerprint is not None and fingerprint != key.fingerprint:
-        raise UserError(
-            f"{folder}: the key of {name} has the fingerprint {key.fingerprint}; do not trust it, and ask the site for"
-            " the folder again"
-        )
+        advice = "do not trust it, and ask the site for the folder again"
+        raise UserError(f"{folder}: the key of {name} has the fingerprint {key.fingerprint}; {advice}")
     echo(f"{folder}: {what}, signed by the key of {name}, fingerprint {key.fingerprint}")
     if fingerprint is None:
         echo(f"compare the fingerprint with the one that {name} tells you by another channel")

@@ -87,10 +87,9 @@ def read_column(values: np.ndarray | Sequence[object], place: Callable[[int], st
 
     place: function that names a row, for an error. Raises TypeError for values of no kind, or of several.
     """
-    if isinstance(values, np.ndarray):
-        if values.dtype.kind in LETTERS:
-            known = np.ones(len(values), dtype=bool) if values.dtype.kind != "f" else ~np.isnan(values)
-            return NullableValues(LETTERS[values.dtype.kind], values, known)
+    if isinstance(values, np.ndarray) and values.dtype.kind in LETTERS:
+        known = np.ones(len(values), dtype=bool) if values.dtype.kind != "f" else ~np.isnan(values)
+        return NullableValues(LETTERS[values.dtype.kind], values, known)
     cells = values.tolist() if isinstance(values, np.ndarray) else values
     # NaN is the one value that differs from itself.
     known = np.array([value is not None and value == value for value in cells], dtype=bool)

@@ -65,8 +65,7 @@ class Predicate:
         for name in self.column_names:
             require(name in columns, f"{KEY}: no column {name}; there are: {', '.join(sorted(columns))}")
         counts = {len(columns[name]) for name in self.column_names}
-        if len(counts) > 1:
-            raise ValueError(f"columns of one table have equally many rows, not {sorted(counts)}")
+        require(len(counts) <= 1, f"columns of one table have equally many rows, not {sorted(counts)}", ValueError)
         for start in range(0, max(counts), BLOCK):
             rows = range(start, min(start + BLOCK, max(counts)))
             held = self._evaluate(cache(partial(_read, columns, rows)))

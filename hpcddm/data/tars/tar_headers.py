@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import adler32
 
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 
 BLOCK = 512
 MAX_READ_BYTES = 1 << 20
@@ -137,8 +137,7 @@ class TarHeaders:
             return None
         if start == 0:
             self._refuse_compressed(header)
-        if not header:
-            raise UserError(f"{self._path}: a torn or foreign tar (empty file)")
+        require(header != b"", f"{self._path}: a torn or foreign tar (empty file)")
         if len(header) < BLOCK:
             raise self._torn(f"the file ends at byte {self._file.size}, in the header", start)
         raise self._torn("bad checksum of the header", start)

@@ -13,6 +13,7 @@ from hpcddm.config.weights import ImageNetworkSettings, WeightsLayout, checked_c
 from hpcddm.encoders.image.network_encoder import NetworkEncoder, Preparation
 from hpcddm.encoders.optional_packages import import_package, load_verified, read_state_dict
 from hpcddm.encoders.weights_layouts import TIMM
+from hpcddm.errors import require
 from hpcddm.files.foreign_json import ForeignJson
 
 Shape = Annotated[list[Positive], Field(min_length=1)]
@@ -30,8 +31,7 @@ class TimmModelSettings(ImageNetworkSettings):
 
     def check_config(self, config: ForeignJson) -> None:
         """Raise ValueError for a folder of another kind or width."""
-        if "architecture" not in config:
-            raise ValueError("config.json names no architecture: timm has not written it")
+        require("architecture" in config, "config.json names no architecture: timm has not written it", ValueError)
         if config.get("num_features") not in (None, self.width):
             raise ValueError(f"width is {self.width} and config.json has num_features {config['num_features']}")
 

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float32, UInt8
 
 from hpcddm.config.variants import S, Variant
+from hpcddm.errors import require
 
 
 class Perceptual(Variant[S]):
@@ -53,7 +54,6 @@ class Perceptual(Variant[S]):
             ValueError: There are fewer than 2 images.
         """
         count = len(features)
-        if count < 2:
-            raise ValueError("diversity needs 2 images")
+        require(count >= 2, "diversity needs 2 images", ValueError)
         # An image's distance from itself is zero.
         return float(self.distances(features, features).sum(dtype=np.float64) / (count * (count - 1)))

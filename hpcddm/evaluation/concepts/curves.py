@@ -122,9 +122,7 @@ def fit_curve(
 def _reason_for_no_fit(points: Float[np.ndarray, "c 2"]) -> str | None:
     if len(points) < MIN_CONCEPTS:
         return f"a fit needs {MIN_CONCEPTS} concepts with a frequency above 0 and a score, and there are {len(points)}"
-    if Moments.of(points).scatter[0, 1, 1] == 0:
-        return f"all {len(points)} concepts have the same frequency"
-    return None
+    return f"all {len(points)} concepts have the same frequency" if Moments.of(points).scatter[0, 1, 1] == 0 else None
 
 
 def _fit(points: Float[np.ndarray, "c 2"], cosines: Cosines) -> LogLinearFit:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from hpcddm.errors import require
 from hpcddm.evaluation.concepts.advice import Advice
 from hpcddm.evaluation.concepts.concept_table import ConceptRow
 from hpcddm.evaluation.concepts.scores import Score, require_moderate
@@ -70,8 +71,7 @@ class Proposal:
     def __post_init__(self) -> None:
         """Raise `ValueError` for a count that cannot be, or that is missing."""
         checked_reads.require_counts(*self.moved.values())
-        if len(self.moved) != 2:
-            raise ValueError("moved: lacks a split")
+        require(len(self.moved) == 2, "moved: lacks a split", ValueError)
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,5 @@ class ConceptsFile:
 
 def _require_lines(lines: dict[str, list[float]], names: Iterable[str], points: int) -> None:
     for name in names:
-        if len(lines.get(name, ())) != points:
-            raise ValueError(f"'{name}' has not {points} points")
+        require(len(lines.get(name, ())) == points, f"'{name}' has not {points} points", ValueError)
     require_moderate(*(value for line in lines.values() for value in line))

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
+from hpcddm.errors import require
+
 REAL_ARM, OTHER_ARM, PROMPT_ARM, TRAIN_ARM = "real", "others", "prompts", "train"
 """Arms of real images: held-out images with a concept; held-out images without it; those with it whose captions the
 samples have, each as often as a sample; and training images with it.
@@ -22,8 +24,7 @@ MAX_FIGURE = 1e70
 
 def require_moderate(*figures: float) -> None:
     """Raise `ValueError` for a figure from which no moments can be computed."""
-    if any(abs(figure) > MAX_FIGURE for figure in figures):
-        raise ValueError("holds a figure that is too large")
+    require(not any(abs(figure) > MAX_FIGURE for figure in figures), "holds a figure that is too large", ValueError)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,11 @@
 """Fraction of samples that the classifier assigns to the requested class."""
 
-import numpy as np
-
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.metric_inputs import MetricInputs, means_left_out
+from hpcddm.evaluation.metrics.in_one_pass import MeanOfPart
 from hpcddm.evaluation.metrics.need import Need
 
 
-class Agreement(Metric):
+class Agreement(MeanOfPart, Metric):
     """Fraction of samples that the classifier assigns to their label."""
 
     title = "classifier agrees"
@@ -18,11 +16,3 @@ class Agreement(Metric):
     order = 30
     is_column = True
     is_headline = True
-
-    def compute(self, inputs: MetricInputs) -> float:
-        """Average over the samples."""
-        return float(inputs.samples.part(Need.AGREED).mean())
-
-    def left_out(self, inputs: MetricInputs) -> np.ndarray:
-        """Average over the samples of the other tenths."""
-        return means_left_out(inputs.samples.part(Need.AGREED))

@@ -186,9 +186,7 @@ def over_tenths(count: int, value: Callable[[int], float]) -> np.ndarray:
     Returns:
         (10,) values; NaN for fewer than ten observations, because tenths would be empty.
     """
-    if count < TENTHS:
-        return np.full(TENTHS, np.nan)
-    return np.array([value(tenth) for tenth in range(TENTHS)])
+    return np.full(TENTHS, np.nan) if count < TENTHS else np.array([value(tenth) for tenth in range(TENTHS)])
 
 
 def means_left_out(values: np.ndarray) -> np.ndarray:

@@ -55,11 +55,8 @@ def count_passed_over(experiment: Experiment, run: RunDir) -> Counts:
     data = make_absolute(experiment.data, run.root)
     opened = variants.create(Source, data.source)
     splits = [opened.open_split(split) for split in SPLITS]
-    items = [
-        *(records.passed_over for records in splits),
-        Filter.from_settings(data).samples_without_row(splits, opened.prefix),
-    ]
-    return merge_counts(map(count_items, items))
+    without_row = Filter.from_settings(data).samples_without_row(splits, opened.prefix)
+    return merge_counts(map(count_items, [*(records.passed_over for records in splits), without_row]))
 
 
 def estimate_unit(

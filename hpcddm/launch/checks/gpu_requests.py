@@ -39,10 +39,9 @@ def _find_problems(site: Site, keys: Iterable[str], experiment: Experiment | Non
     places_of: dict[tuple[str, str, bool], list[str]] = {}
     # A sweep asks for thousands of units.
     has_gpus = site.resources.gpus_per_node or any("gpus_per_node" in entry for entry in site.stages.values())
-    places = dict.fromkeys(
+    for place in dict.fromkeys(
         key if key in site.stages or key in RESOURCE_KEYS else key.partition("/")[0] for key in keys if has_gpus
-    )
-    for place in places:
+    ):
         stage, _, unit = place.partition("/")
         text, mend, is_idle = _find_problem(usable_gpus(place, experiment), site.resources_for(stage, unit))
         if text:

@@ -23,9 +23,7 @@ def check_other_schedulers(
     names: units to run, under their names in the submissions, relative to `home`.
     Raises `UserError` naming a unit, its job and the next step.
     """
-    others = [
-        submission for submission in select_current(submissions) if submission.scheduler != launcher.site.scheduler
-    ]
+    others = [one for one in select_current(submissions) if one.scheduler != launcher.site.scheduler]
     others = [submission for submission in others if set(submission.units) & set(names)]
     _check_queued([submission for submission in others if submission.scheduler != "local"], home, names)
     _check_local([submission for submission in others if submission.scheduler == "local"], home, names)
@@ -39,18 +37,14 @@ def _check_queued(submissions: list[Submission], home: RunDir, names: Collection
     jobs = create_launcher(site_from_journal(submissions[-1]), home).states(submissions)
     cancel = command("hpcddm", "cancel", home.root)
     if jobs is not None:
-        alive = {name: job for name, job in jobs.items() if name in names}
-        if alive:
+        if alive := {name: job for name, job in jobs.items() if name in names}:
             name, job = next(iter(alive.items()))
             more = f" (and {len(alive) - 1} more)" if len(alive) > 1 else ""
-            raise UserError(
-                f"{home.root}: {name}{more} is {job.state} as job {job.id} of site {site};"
-                f" go on with --site {site}, or end its jobs first: {cancel}"
-            )
+            advice = f"go on with --site {site}, or end its jobs first: {cancel}"
+            raise UserError(f"{home.root}: {name}{more} is {job.state} as job {job.id} of site {site}; {advice}")
         return
     for submission in reversed(submissions):
-        unknown = [name for name in submission.units if name in names and not _is_over(name, submission, home)]
-        if unknown:
+        if unknown := [name for name in submission.units if name in names and not _is_over(name, submission, home)]:
             more = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
             raise UserError(
                 f"{home.root}: {unknown[0]}{more} was submitted to {scheduler} by site {submission.site} as job"

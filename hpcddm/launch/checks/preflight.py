@@ -67,12 +67,9 @@ def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:
                 raise UserError(f"{place}: {error}") from None
         for weights_file in variant.pretrained:
             path = pretrained.cached_file(weights_file)
-            wrong = pretrained.defect(weights_file, path, hashed=False)
-            if wrong:
-                raise UserError(
-                    f"{place}: {variant.name} needs pretrained weights, {path} is {wrong};"
-                    f" on a node with network run: {command('hpcddm', 'prefetch')}"
-                )
+            if wrong := pretrained.defect(weights_file, path, hashed=False):
+                advice = f"on a node with network run: {command('hpcddm', 'prefetch')}"
+                raise UserError(f"{place}: {variant.name} needs pretrained weights, {path} is {wrong}; {advice}")
 
 
 def _reads_weights(unit: PlannedUnit, place: str, variant: VariantSettings) -> bool:
@@ -94,10 +91,8 @@ def check_state(unit: PlannedUnit, run: RunDir) -> None:
         seal.require_own(states)
     if states and states[-1][1].get("format") != training_states.FORMAT:
         folder = states[-1][0]
-        raise UserError(
-            f"{unit.key}: {folder} was saved by an earlier version of hpcddm; go on with that one, or delete"
-            f" {folder.parent} to start it again"
-        )
+        advice = f"go on with that one, or delete {folder.parent} to start it again"
+        raise UserError(f"{unit.key}: {folder} was saved by an earlier version of hpcddm; {advice}")
 
 
 def check_snapshots(experiment: Experiment, unit: PlannedUnit, run: RunDir) -> None:
@@ -113,8 +108,7 @@ def check_snapshots(experiment: Experiment, unit: PlannedUnit, run: RunDir) -> N
     training = (_counted if unit.key == MONOLITH else resolve_training)(experiment, unit.key)
     wanted = training.settings.by_experiment_number
     taken = state.get("loop", {}).get(SNAPSHOTS, {})
-    lost = first_missing_snapshot(taken, state["images"], wanted)
-    if lost is not None:
+    if (lost := first_missing_snapshot(taken, state["images"], wanted)) is not None:
         raise UserError(missing_snapshot_error(unit.key, lost, wanted[lost], taken, str(folder)))
 
 
@@ -145,8 +139,7 @@ def _continuable_states(unit: PlannedUnit, run: RunDir) -> list[tuple[Path, dict
         return []
     present = {key: input_manifest for key, input_manifest in inputs.items() if input_manifest}
     # Of a training with other settings or inputs nothing is continued.
-    most_images = unit.fingerprint_settings.get(LENGTH)
-    return training_states.list_states(folder, unit.expected(present).trajectory, most_images)
+    return training_states.list_states(folder, unit.expected(present).trajectory, unit.fingerprint_settings.get(LENGTH))
 
 
 def check_disk_space(needed: DiskSpace, run: RunDir) -> None:
@@ -154,12 +147,10 @@ def check_disk_space(needed: DiskSpace, run: RunDir) -> None:
 
     Raises `UserError` with what is needed and what is free.
     """
-    free_bytes, free_files = disk_estimates.free_space(run.root)
+    free_bytes, inodes = disk_estimates.free_space(run.root)
     way_out = "make room, or take another --run-dir; 'hpcddm plan' shows what each stage needs"
     if needed.kept > free_bytes:
         needed_text, there = disk_estimates.format_bytes(needed.kept), disk_estimates.format_bytes(free_bytes)
         raise UserError(f"{run.root}: about {needed_text} are needed and {there} are free; {way_out}")
-    if free_files is not None and needed.files > free_files:
-        raise UserError(
-            f"{run.root}: about {needed.files} files are needed and {free_files} inodes are free; {way_out}"
-        )
+    if inodes is not None and needed.files > inodes:
+        raise UserError(f"{run.root}: about {needed.files} files are needed and {inodes} inodes are free; {way_out}")

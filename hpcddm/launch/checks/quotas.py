@@ -50,8 +50,7 @@ def parse_quota_table(text: str, device: str, place: str) -> Remainder:
     for line in text.splitlines():
         fields = line.split()
         if len(fields) == 9 and fields[0] in (device, place):
-            remainder = _remainder(fields[1:4], fields[5:8])
-            if remainder is not None:
+            if (remainder := _remainder(fields[1:4], fields[5:8])) is not None:
                 return remainder
     return None, None
 
@@ -68,8 +67,7 @@ def parse_mmlsquota(text: str, device: str, place: str) -> Remainder:
             kibibytes, files = (
                 [row.get(f"{kind}{what}", "") for what in ("Usage", "Quota", "Limit")] for kind in ("block", "files")
             )
-            remainder = _remainder(kibibytes, files)
-            if remainder is not None:
+            if (remainder := _remainder(kibibytes, files)) is not None:
                 return remainder
     return None, None
 

@@ -53,10 +53,9 @@ class ForkServer:
 
     def is_running(self, controller: int) -> bool:
         """Return True if a controller that this server started still runs; False also once the server has ended."""
-        try:
+        with suppress(UserError):
             return bool(self._ask(controller))
-        except UserError:
-            return False
+        return False
 
     def _ask(self, request: Any) -> Any:
         answer = ""
@@ -80,8 +79,7 @@ def serve() -> None:
             if isinstance(request, int):
                 answer: int = _is_running(request)
             else:
-                answer = os.fork()
-                if answer == 0:
+                if (answer := os.fork()) == 0:
                     _enter_session(request["variables"])
                     control(Path(request["folder"]))
             os.write(0, f"{json.dumps(answer)}\n".encode())
@@ -89,10 +87,9 @@ def serve() -> None:
 
 def _is_running(child: int) -> bool:
     """Return True if a child still runs; the first call after its end reaps it."""
-    try:
+    with suppress(ChildProcessError):
         return os.waitpid(child, os.WNOHANG) == (0, 0)
-    except ChildProcessError:
-        return False
+    return False
 
 
 def _enter_session(variables: Mapping[str, str]) -> None:

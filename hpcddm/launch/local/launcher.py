@@ -125,9 +125,7 @@ class LocalLauncher(DirectLauncher):
     def states(self, submissions: list[Submission]) -> dict[str, Job] | None:
         """Return the jobs that this launcher started and that still run, by unit."""
         return {
-            submission.units[0]: Job(submission.job, State.RUNNING)
-            for submission in submissions
-            if submission.job and self.is_running(submission.job)
+            one.units[0]: Job(one.job, State.RUNNING) for one in submissions if one.job and self.is_running(one.job)
         }
 
     def signal_stop(self, *jobs: JobId) -> None:

@@ -90,9 +90,7 @@ def _count() -> int:
     """Count GPUs with nvidia-smi, which works even without device files; otherwise count the device files."""
     if shutil.which("nvidia-smi"):
         try:
-            process = subprocess.run(
-                ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False
-            )
+            process = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=ANSWER_SECONDS)
         except (OSError, subprocess.TimeoutExpired):
             return 0
         return sum(line.startswith("GPU ") for line in process.stdout.splitlines()) if process.returncode == 0 else 0

@@ -39,12 +39,8 @@ class ProgressDisplay:
 
     def say(self, text: str) -> None:
         """Print a permanent line."""
-        self._console.print(
-            f"[{format_duration(time.time() - self._started)}] {printable(text, MAX_LINE_CHARACTERS)}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+        line = f"[{format_duration(time.time() - self._started)}] {printable(text, MAX_LINE_CHARACTERS)}"
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def completed(self, name: str) -> None:
         """Count a unit as complete and print it."""

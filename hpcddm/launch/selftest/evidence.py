@@ -2,6 +2,7 @@
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -62,10 +63,9 @@ class JobStart:
 
     def text(self, name: str) -> str | None:
         """Read a text file that the job wrote, without surrounding white space; None if the file is missing."""
-        try:
+        with suppress(OSError):
             return (self.folder / name).read_text(errors="replace").strip()
-        except OSError:
-            return None
+        return None
 
     def json(self, name: str) -> Any | None:
         """Read a JSON file that the job wrote; None if the file is missing."""
@@ -104,20 +104,16 @@ class Evidence:
     def element_resources(self) -> Resources:
         """Resources of an element of the array, equal to one rank's share of such a unit."""
         whole = self.resources
-        return whole.model_copy(
-            update={
-                "nodes": 1,
-                "ranks_per_node": 1,
-                "gpus_per_node": min(1, whole.gpus_per_node),
-                "memory_gb": max(1, whole.memory_gb // whole.ranks_per_node),
-            }
-        )
+        share = {
+            "gpus_per_node": min(1, whole.gpus_per_node),
+            "memory_gb": max(1, whole.memory_gb // whole.ranks_per_node),
+        }
+        return whole.model_copy(update={"nodes": 1, "ranks_per_node": 1, **share})
 
     @property
     def minutes(self) -> int:
         """Time limit of the trial jobs in minutes, long enough that Slurm does not signal them immediately."""
-        lead = math.ceil(self.site.signal_lead_seconds / 60)
-        return min(MINUTES + lead, self.resources.minutes)
+        return min(MINUTES + math.ceil(self.site.signal_lead_seconds / 60), self.resources.minutes)
 
     def starts(self, part: str, element: int | None = None) -> list[JobStart]:
         """List the starts of a trial job, oldest first.
@@ -148,8 +144,7 @@ class Evidence:
         """
         if part not in self.submitted:
             return not_run("not submitted", "see submit")
-        start = self.last(part, element)
-        if start is None:
+        if (start := self.last(part, element)) is None:
             return self._never_started(part, element)
         if start.text("setup.done") is None and part not in self.waiting:
             return not_run("the setup lines ended the job", "see environment")
@@ -172,10 +167,9 @@ class Evidence:
 
     def output(self, part: str, element: int) -> str | None:
         """Read the output of an element's batch script; None without output."""
-        try:
+        with suppress(OSError, KeyError):
             return (self.folder / f"{self.submitted[part]}_{element}.out").read_text(errors="replace")
-        except (OSError, KeyError):
-            return None
+        return None
 
 
 def last_line(text: str | None) -> str:

@@ -44,8 +44,7 @@ def refusals(site: Site, text_of: Callable[[Resources], str], cluster: str | Non
     refused: dict[tuple[str, str], list[str]] = {}
     started = time.time()
     for stage, resources in shapes(site, cluster).items():
-        refusal = _try(text_of(resources), cluster) or _never_starts(resources, known)
-        if refusal:
+        if refusal := _try(text_of(resources), cluster) or _never_starts(resources, known):
             refused.setdefault((refusal, advice(site, stage, refusal)), []).append(stage)
     seconds = time.time() - started
     rows = []

@@ -1,6 +1,7 @@
 """Small jobs of a site with Slurm: rendering, submitting, waiting, cancelling."""
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -22,17 +23,10 @@ TEMPLATE = "slurm/selftest.sbatch.j2"
 GONE_SECONDS = 5
 """Seconds until a job's file may become visible here after the job has left the queue."""
 MAX_PAUSE_SECONDS = 10
-HOPELESS = (
-    "PartitionTimeLimit",
-    "PartitionNodeLimit",
-    "InvalidAccount",
-    "InvalidQOS",
-    "BadConstraints",
-    "JobHeldAdmin",
-    "JobHeldUser",
-    "requeued held",
+HOPELESS = re.compile(
+    "Partition(Time|Node)Limit|InvalidAccount|InvalidQOS|BadConstraints|JobHeld(Admin|User)|requeued held"
 )
-"""Reasons for which a job waits for ever."""
+"""Pattern of the reasons for which a job waits for ever."""
 HOPELESS_SECONDS = 5
 """Seconds for which such a reason must last: Slurm shows some for a second and then runs the job."""
 
@@ -103,8 +97,7 @@ class SlurmTrial:
         gone_since: dict[str, float] = {}
         hopeless_since: float | None = None
         while open_parts := [part for part in self.evidence.submitted if not self._has_answered(part)]:
-            now = time.time()
-            if now > next_check:
+            if (now := time.time()) > next_check:
                 pause = min(1.2 * pause, MAX_PAUSE_SECONDS)
                 next_check = now + pause
                 self._poll(gone_since)
@@ -161,7 +154,7 @@ class SlurmTrial:
 
 
 def _is_hopeless(text: str) -> bool:
-    return any(word in text for word in HOPELESS)
+    return HOPELESS.search(text) is not None
 
 
 def _describe(state: str, reason: str, nodes: str) -> str:

@@ -4,7 +4,6 @@ import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 from hpcddm.launch.base import clean_environment
@@ -23,10 +22,7 @@ class SlurmMissing(SlurmUnavailable):
 
 
 def call_slurm(
-    *command: str,
-    seconds: float | None = None,
-    script: str | None = None,
-    variables: Mapping[str, str] = MappingProxyType({}),
+    *command: str, seconds: float | None = None, script: str | None = None, variables: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a Slurm command, whatever its exit code.
 
@@ -40,15 +36,10 @@ def call_slurm(
         OSError: If the command cannot be started.
         subprocess.TimeoutExpired: If the command exceeds the time limit.
     """
+    limit = seconds or CLIENT_SECONDS
+    environment = {**clean_environment(), **(variables or {})}
     return subprocess.run(
-        command,
-        input=script,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        env={**clean_environment(), **variables},
-        timeout=seconds or CLIENT_SECONDS,
-        check=False,
+        command, input=script, capture_output=True, text=True, errors="replace", env=environment, timeout=limit
     )
 
 
@@ -62,8 +53,7 @@ def query_slurm(*command: str, seconds: float | None = None) -> str:
     Raises:
         SlurmUnavailable: If the command is missing, fails or does not answer.
     """
-    conf = os.environ.get("SLURM_CONF")
-    if conf and not Path(conf).is_file():
+    if (conf := os.environ.get("SLURM_CONF")) and not Path(conf).is_file():
         # Slurm's commands would search for it for a minute.
         raise SlurmMissing(f"SLURM_CONF={conf} does not exist")
     try:

@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from hpcddm.files import nfs_reads
@@ -75,8 +76,7 @@ def find_early_failures(submissions: list[Submission], units: list[str]) -> dict
         ends |= _from_controller(array) or _from_accounting(array)
     early = {}
     for unit, element in elements.items():
-        end = ends.get(element)
-        if end and end.state in FAILURES and end.seconds <= EARLY_SECONDS and end.node:
+        if (end := ends.get(element)) and end.state in FAILURES and end.seconds <= EARLY_SECONDS and end.node:
             early[unit] = end
     return early
 
@@ -114,10 +114,9 @@ def is_node_fault(early: EarlyFailure, unit: str, submissions: list[Submission],
     place, stage = (lost.site, lost.cluster), stage_of(key_in_run(unit))
     since = submissions[submissions.index(lost) :]
     peers = {submission.uuid: submission for submission in since if (submission.site, submission.cluster) == place}
-    units = dict.fromkeys(
+    for name in dict.fromkeys(
         name for submission in peers.values() for name in submission.units if stage_of(key_in_run(name)) == stage
-    )
-    for name in units:
+    ):
         for record in read_records(run_in_home(home, name).logs(key_in_run(name))):
             node = first_node(str(record.owner.get("node_list", "")))
             if record.token in peers and node and node != early.node:
@@ -169,33 +168,28 @@ def first_node(nodes: str) -> str:
 
 
 def _from_controller(array: JobId) -> dict[JobId, EarlyFailure]:
-    try:
-        text = query_slurm("scontrol", *cluster_flag(array.cluster), "show", "job", "--oneliner", array.number)
-    except SlurmUnavailable:
-        return {}
     ends = {}
-    for job in map(parse_job, text.splitlines()):
-        # A job that is not an array is its own element 0.
-        is_plain = "ArrayJobId" not in job
-        index = "0" if is_plain else job.get("ArrayTaskId", "")
-        if index.isdecimal() and {"BatchHost", "JobState", "ExitCode"} <= job.keys():
-            values = job["BatchHost"], job["JobState"], job["ExitCode"], parse_seconds(job.get("RunTime", ""))
-            element = array.element(int(index))
-            ends[element] = EarlyFailure(element, *values)
+    with suppress(SlurmUnavailable):
+        text = query_slurm("scontrol", *cluster_flag(array.cluster), "show", "job", "--oneliner", array.number)
+        for job in map(parse_job, text.splitlines()):
+            # A job that is not an array is its own element 0.
+            index = job.get("ArrayTaskId", "") if "ArrayJobId" in job else "0"
+            if index.isdecimal() and {"BatchHost", "JobState", "ExitCode"} <= job.keys():
+                values = job["BatchHost"], job["JobState"], job["ExitCode"], parse_seconds(job.get("RunTime", ""))
+                element = array.element(int(index))
+                ends[element] = EarlyFailure(element, *values)
     return ends
 
 
 def _from_accounting(array: JobId) -> dict[JobId, EarlyFailure]:
     flags = ("--allocations", "--noheader", "--parsable2", f"--jobs={array.number}", f"--format={SACCT_FIELDS}")
-    try:
-        text = query_slurm("sacct", *cluster_flag(array.cluster), *flags)
-    except SlurmUnavailable:
-        return {}
     ends = {}
-    # Some clusters print a notice before the answer.
-    for line in (line for line in text.splitlines() if line.count("|") == SACCT_FIELDS.count(",")):
-        job, state, exit_code, nodes, seconds = line.split("|")
-        element = JobId.on_cluster(job if "_" in job else f"{job}_0", array.cluster)
-        values = first_node(nodes), state.split(maxsplit=1)[0] if state else "", exit_code
-        ends[element] = EarlyFailure(element, *values, int(seconds) if seconds.isdecimal() else 0)
+    with suppress(SlurmUnavailable):
+        text = query_slurm("sacct", *cluster_flag(array.cluster), *flags)
+        # Some clusters print a notice before the answer.
+        for line in (line for line in text.splitlines() if line.count("|") == SACCT_FIELDS.count(",")):
+            job, state, exit_code, nodes, seconds = line.split("|")
+            element = JobId.on_cluster(job if "_" in job else f"{job}_0", array.cluster)
+            values = first_node(nodes), state.split(maxsplit=1)[0] if state else "", exit_code
+            ends[element] = EarlyFailure(element, *values, int(seconds) if seconds.isdecimal() else 0)
     return ends

@@ -73,9 +73,8 @@ class SlurmLauncher(QueueLauncher):
             raise UserError(f"site {self.site.name}: Slurm refuses to answer: {error}") from None
         for array in shapes.values():
             try:
-                process = call_slurm(
-                    "sbatch", *cluster_flag(array.resources.cluster), "--test-only", script=self._text(array)
-                )
+                cluster = cluster_flag(array.resources.cluster)
+                process = call_slurm("sbatch", *cluster, "--test-only", script=self._text(array))
             except subprocess.TimeoutExpired as error:
                 # On a full cluster --test-only first searches for resources; a real submission does not.
                 remark = f"'sbatch --test-only' gave no answer in {error.timeout:.0f} s"
@@ -88,10 +87,8 @@ class SlurmLauncher(QueueLauncher):
                 refusal = f"{error_text(process)}{self._exclusion_advice(array, error_text(process))}"
                 raise UserError(f"site {self.site.name}: sbatch would refuse {array.name}: {refusal}")
 
-    def _unreachable(self, reason: str) -> SchedulerUnreachable:
-        return SchedulerUnreachable(
-            f"site {self.site.name}: Slurm does not answer ({reason}); submit again when it does"
-        )
+    def _unreachable(self, why: str) -> SchedulerUnreachable:
+        return SchedulerUnreachable(f"site {self.site.name}: Slurm does not answer ({why}); submit again when it does")
 
     def _check_partition(self, array: ArraySpec) -> None:
         """Refuse resources that Slurm would accept but never start."""
@@ -102,10 +99,9 @@ class SlurmLauncher(QueueLauncher):
 
     def limits(self, num_jobs: int, cluster: str | None = None) -> Limits:
         """Return the limits of a cluster, or Slurm's defaults if it does not answer, as in a dry run elsewhere."""
-        try:
+        with suppress(SlurmUnavailable):
             return self._cluster(cluster).limits(self.site, num_jobs)
-        except SlurmUnavailable:
-            return Limits()
+        return Limits()
 
     def render(self, array: ArraySpec, script: str) -> Path:
         """Write the batch script of an array into the run; a dry run writes the same bytes."""
@@ -128,10 +124,9 @@ class SlurmLauncher(QueueLauncher):
         return self.run.scripts.resolve() / f"functions-{digest}.sh"
 
     def _takes_no_arrays(self, cluster: str | None) -> bool:
-        try:
+        with suppress(SlurmUnavailable):
             return self._cluster(cluster).max_array == 0
-        except SlurmUnavailable:
-            return False
+        return False
 
     def _text(self, array: ArraySpec) -> str:
         parts = self.template_parts
@@ -218,9 +213,7 @@ class SlurmLauncher(QueueLauncher):
         jobs: dict[str, Job] = {}
         for cluster in dict.fromkeys(submission.cluster for submission in latest):
             try:
-                rows = list(
-                    jobs_in_queue(cluster, [submission for submission in latest if submission.cluster == cluster])
-                )
+                rows = list(jobs_in_queue(cluster, [one for one in latest if one.cluster == cluster]))
             except SlurmUnavailable:
                 return None
             for unit, job in rows:

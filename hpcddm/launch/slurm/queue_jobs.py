@@ -49,9 +49,8 @@ def jobs_in_queue(cluster: str | None, submissions: list[Submission]) -> Iterato
     names = ",".join(submission.job_name for submission in submissions)
     # One word of a command line may be 128 KiB long.
     some = [f"--name={names}"] if len(names) < 100_000 else []
-    text = query_slurm(
-        "squeue", *cluster_flag(cluster), "--all", "--noheader", "--array", *some, f"--format={QUEUE_FORMAT}"
-    )
+    flags = ("--all", "--noheader", "--array", *some, f"--format={QUEUE_FORMAT}")
+    text = query_slurm("squeue", *cluster_flag(cluster), *flags)
     # Some clusters print a notice before the answer.
     for line in (line for line in text.splitlines() if line.count("|") >= QUEUE_FORMAT.count("|")):
         job, element, state, reason, nodes, start, name = line.split("|", QUEUE_FORMAT.count("|"))
@@ -72,8 +71,7 @@ def make_job(job: JobId, word: str, reason: str, nodes: str, start: str) -> Job:
         nodes: Nodes of the job, in Slurm's notation.
         start: Expected start as squeue prints it, or 'N/A'.
     """
-    state = STATES.get(word)
-    if state is None:
+    if (state := STATES.get(word)) is None:
         return Job(job, State.RUNNING, f"Slurm calls its job {word}", nodes)
     if state == State.PENDING and re.search(r"\bheld\b|JobHeld|JobHold", reason):
         state = State.HELD

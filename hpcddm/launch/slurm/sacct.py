@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from hpcddm.launch.slurm.client import cluster_flag, query_slurm
@@ -57,8 +58,7 @@ def executions(names: Mapping[str | None, list[str]], since: float) -> list[Exec
 def _execution(values: list[str], cluster: str | None) -> Execution | None:
     """Parse one row of sacct; None for a job that never started."""
     row = dict(zip(FIELDS, values, strict=True))
-    started = _epoch(row["Start"])
-    if started is None or not row["ElapsedRaw"].isdecimal():
+    if (started := _epoch(row["Start"])) is None or not row["ElapsedRaw"].isdecimal():
         return None
     resources = dict(part.split("=", 1) for part in row["AllocTRES"].split(",") if "=" in part)
     return Execution(
@@ -75,10 +75,9 @@ def _execution(values: list[str], cluster: str | None) -> Execution | None:
 
 def _epoch(text: str) -> float | None:
     """Convert Slurm's local time to seconds since the epoch; None for 'Unknown' and 'None'."""
-    try:
+    with suppress(ValueError):
         return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
-    except ValueError:
-        return None
+    return None
 
 
 def _gpus(resources: dict[str, str]) -> int | None:

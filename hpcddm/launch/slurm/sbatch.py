@@ -66,8 +66,7 @@ class Sbatch:
             job, reason = self._call()
             if job:
                 return self._only(job) if pause != PAUSES[0] else job
-            late = self._find()
-            if late:
+            if late := self._find():
                 return late
             if late is None or pause is None:
                 break
@@ -93,19 +92,15 @@ class Sbatch:
             return "", f"it was killed (exit code {process.returncode})"
         if TRANSIENT.search(message):
             return "", message
-        full = FULL.search(message)
-        raise (
-            QueueFull(f"Slurm says {full[0]}")
-            if full
-            else SubmissionRefused(f"sbatch refused {self._script}: {message}")
-        )
+        if full := FULL.search(message):
+            raise QueueFull(f"Slurm says {full[0]}")
+        raise SubmissionRefused(f"sbatch refused {self._script}: {message}")
 
     def _find(self) -> str | None:
         """Find the id of the job with this name; '' if there is none, None if Slurm does not answer."""
         deadline = time.monotonic() + LOOKUP_SECONDS
         while True:
-            ids = self._jobs()
-            if ids:
+            if ids := self._jobs():
                 return self._only(min(ids, key=int))
             if time.monotonic() > deadline:
                 return None if ids is None else ""

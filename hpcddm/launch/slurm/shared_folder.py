@@ -107,14 +107,11 @@ def _wait_for(cluster: str, run: RunDir, token: str, deadline: float) -> None:
     gone_since = None
     while not _is_proven(run, cluster, token):
         now = time.monotonic()
-        place = _queue_state(cluster, token)
-        if not place:
+        if not (place := _queue_state(cluster, token)):
             gone_since = gone_since or now
         elif now > deadline or "Held" in place:
-            echo(
-                f"note: nobody could try yet whether cluster {cluster} sees {run.root} ({place});"
-                " 'hpcddm selftest' of this site looks with more patience"
-            )
+            note = f"note: nobody could try yet whether cluster {cluster} sees {run.root} ({place})"
+            echo(f"{note}; 'hpcddm selftest' of this site looks with more patience")
             return
         if gone_since is not None and now - gone_since > LATE_ANSWER_SECONDS:
             raise UserError(

@@ -2,6 +2,7 @@
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -57,11 +58,9 @@ class SlurmCluster:
         Args:
             requested: Partitions that the job requests, separated by commas; None for the default partition.
         """
-        return (
-            requested.split(",")
-            if requested
-            else [partition.name for partition in self.partitions.values() if partition.is_default]
-        )
+        if requested:
+            return requested.split(",")
+        return [partition.name for partition in self.partitions.values() if partition.is_default]
 
     def find_fault(self, resources: Resources) -> tuple[str, str] | None:
         """Find what Slurm may accept but never start.
@@ -112,10 +111,9 @@ class SlurmCluster:
         """Output of `scontrol show assoc_mgr` for this user; empty if the cluster does not enforce limits."""
         if not re.search("limits|safe", self.config.get("AccountingStorageEnforce", "none")):
             return ""
-        try:
+        with suppress(SlurmUnavailable):
             return query_slurm("scontrol", *self._on, "show", "assoc_mgr", f"users={current_user()}", "flags=assoc")
-        except SlurmUnavailable:
-            return ""
+        return ""
 
     def limits(self, site: Site, num_jobs: int) -> Limits:
         """Return the cluster's limits for this user.
@@ -180,9 +178,7 @@ def site_key(site: Site, place: str, key: str) -> str:
     for name in (place, place.partition("/")[0]):
         if key in site.stages.get(name, {}):
             return f"stages.{name}.{key}"
-    if key in Site.model_fields and getattr(site.resources, key, None) is None:
-        return key
-    return f"resources.{key}"
+    return key if key in Site.model_fields and getattr(site.resources, key, None) is None else f"resources.{key}"
 
 
 def _number(text: str | None, otherwise: int) -> int:

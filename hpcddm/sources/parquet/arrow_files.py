@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.data.row_groups import pyarrow_for, readable
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.sources.parquet.parquet_files import rows_of_batch
 from hpcddm.sources.parquet.row_files import Row, RowFile, require_columns
 
@@ -81,6 +81,5 @@ class ArrowFile(RowFile):
             if buffer[: len(FILE_MAGIC)].to_pybytes() == FILE_MAGIC:
                 reader = arrow.ipc.open_file(buffer)
                 return [reader.get_batch(number) for number in range(reader.num_record_batches)]
-            if buffer[-len(STREAM_END) :].to_pybytes() != STREAM_END:
-                raise ValueError("no end of the stream")
+            require(buffer[-len(STREAM_END) :].to_pybytes() == STREAM_END, "no end of the stream", ValueError)
             return list(arrow.ipc.open_stream(buffer))

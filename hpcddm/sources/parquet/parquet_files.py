@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.data.row_groups import buffers_of, bytes_of, open_parquet, readable, values_of_column
-from hpcddm.errors import UserError
+from hpcddm.errors import require
 from hpcddm.sources.parquet.row_files import Row, RowFile, require_columns
 from hpcddm.sources.source_files import RowGroup
 
@@ -95,8 +95,7 @@ class ParquetFile(RowFile):
             return []
         paths = [groups.schema.column(place).path for place in range(groups.num_columns)]
         require_columns(self, [self.roles.image], self.schema.names)
-        if self.roles.bytes_column not in paths:
-            raise UserError(f"{self.path}: {self.roles.bytes_column} is not a column of bytes")
+        require(self.roles.bytes_column in paths, f"{self.path}: {self.roles.bytes_column} is not a column of bytes")
         place = paths.index(self.roles.bytes_column)
         return [groups.row_group(number).column(place) for number in range(groups.num_row_groups)]
 
@@ -126,8 +125,7 @@ class _Cursor:
         if self._bytes[place : place + len(stored)] != stored:
             # Rows were left out, or a page ends here.
             place = self._bytes.find(stored, place, stop)
-        if place < 0:
-            raise UserError(f"{self._path}: damaged: the image of row {row.number} is not where its column is")
+        require(place >= 0, f"{self._path}: damaged: the image of row {row.number} is not where its column is")
         self._place = place + len(stored)
         return place + 4
 

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
+from hpcddm.errors import require
 from hpcddm.files import text_files
 
 CLOSED_CELLS = re.compile(r"""(?:(?:"(?:[^"]|"")*+"|[^",\r\n][^,\r\n]*+|),)*+""")
@@ -41,8 +42,7 @@ def rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]
 
 def parse_number(text: str) -> int | float:
     """Read a number; raises ValueError for another text."""
-    if "_" in text:
-        raise ValueError(f"{text}: digits grouped by '_', which only Python reads")
+    require("_" not in text, f"{text}: digits grouped by '_', which only Python reads", ValueError)
     try:
         return int(text)
     except ValueError:
@@ -102,14 +102,12 @@ def _header(records: Iterator[tuple[int, int, list[str]]]) -> list[str]:
 def check_columns(names: Iterable[str], available: Iterable[str]) -> None:
     """Raise ValueError naming a missing column."""
     for name in names:
-        if name not in available:
-            raise ValueError(f"no column {name}; there are: {', '.join(available)}")
+        require(name in available, f"no column {name}; there are: {', '.join(available)}", ValueError)
 
 
 def _place(name: str, header: Sequence[str]) -> int:
     check_columns([name], header)
-    if header.count(name) > 1:
-        raise ValueError(f"two columns {name}; rename one")
+    require(header.count(name) <= 1, f"two columns {name}; rename one", ValueError)
     return header.index(name)
 
 

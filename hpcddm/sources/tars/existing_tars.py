@@ -11,6 +11,7 @@ from hpcddm.data.image_decoding import ImageError
 from hpcddm.data.tars.tar_headers import MAX_READ_BYTES, Kind, Member, TarHeaders
 from hpcddm.data.tars.tar_index import split_name
 from hpcddm.data.tars.tar_layout import IMAGES, TarLayout, ValueLocation
+from hpcddm.errors import require
 from hpcddm.files.junk import is_junk
 from hpcddm.files.text_files import decode, normalise
 from hpcddm.runs.passed_over import PassedOverItem, escape_name
@@ -160,11 +161,9 @@ def _is_bare_image(members: TarHeaders, member: Member, layout: TarLayout) -> bo
 
 
 def _only_image(sample: _Sample) -> Member:
-    if len(sample.images) > 1:
-        raise UnusableSample(f"{len(sample.images)} images")
+    require(len(sample.images) <= 1, f"{len(sample.images)} images", UnusableSample)
     (image,) = sample.images
-    if image.kind is Kind.SPARSE:
-        raise UnusableSample("stored as a sparse file")
+    require(image.kind is not Kind.SPARSE, "stored as a sparse file", UnusableSample)
     check_size(image.size)
     check_key(sample.key)
     return image

@@ -84,9 +84,8 @@ class ConceptAlignment(SamplingUnits):
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Include how images are drawn; of the evaluation neither its number of images nor its batch."""
-        settings = evaluation_settings(experiment)
-        evaluate = {name: value for name, value in settings["evaluate"].items() if name not in ("images", "batch")}
-        return settings | {"evaluate": evaluate, "encode": settings_to_hash(experiment.encode)}
+        settings = evaluation_settings(experiment, ("images", "batch"))
+        return settings | {"encode": settings_to_hash(experiment.encode)}
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the file."""
@@ -114,22 +113,11 @@ class ConceptScoresStage(SamplingUnits, Stage):
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Include how images are drawn and scored; of the evaluation not its number of images."""
-        settings, concepts = evaluation_settings(experiment), experiment.concept_settings
-        left_out = ("images", "strategies")
-        evaluate = {name: value for name, value in settings["evaluate"].items() if name not in left_out}
-        own = {
-            "samples": concepts.samples,
-            "arms": scored_arms(experiment),
-            "tagger": settings_to_hash(concepts.tagger),
-        }
-        own["perceptual"] = settings_to_hash(concepts.perceptual) if concepts.perceptual else None
-        part = f"{unit_name(key)} of {concepts.units}"
-        return settings | {
-            "evaluate": evaluate,
-            "concepts": own,
-            "part": part,
-            "encode": settings_to_hash(experiment.encode),
-        }
+        settings, asked = evaluation_settings(experiment, ("images", "strategies")), experiment.concept_settings
+        own = {"samples": asked.samples, "arms": scored_arms(experiment), "tagger": settings_to_hash(asked.tagger)}
+        own["perceptual"] = settings_to_hash(asked.perceptual) if asked.perceptual else None
+        settings |= {"concepts": own, "part": f"{unit_name(key)} of {asked.units}"}
+        return settings | {"encode": settings_to_hash(experiment.encode)}
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate scores and pictures of the most concepts that can be chosen."""

@@ -149,15 +149,12 @@ def _measure_samples(
             distances = np.sqrt(partition.distances_features(rows))
             spread.append(np.square(partition.points(rows) - mean).sum(1))
             margin.append(np.delete(distances, cluster, axis=1).min(1) - distances[:, cluster])
-        typical, ambiguous = (numbers[_order(np.concatenate(values), numbers)] for values in (spread, margin))
+        # By values, the smallest first, of equal ones by number; digits in which machines differ do not count.
+        orders = (np.lexsort((numbers, np.concatenate(values).round(DIGITS))) for values in (spread, margin))
+        typical, ambiguous = (numbers[order] for order in orders)
         seen.append(_ClusterSamples(partition.points(features.gather(numbers[:kept])), typical, ambiguous))
         unit.heartbeat.beat(cluster + 1, len(drawn))
     return seen
-
-
-def _order(values: Float64[np.ndarray, " n"], numbers: Int64[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
-    """Sort by values, the smallest first, of equal ones by number; digits in which machines differ do not count."""
-    return np.lexsort((numbers, values.round(DIGITS)))
 
 
 def _silhouettes(points: list[Float64[np.ndarray, "m d"]]) -> tuple[list[float], list[int], int]:

@@ -1,5 +1,6 @@
 """Stage draw: samples of every arm, in ranges."""
 
+from collections.abc import Collection
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
@@ -32,8 +33,8 @@ def draw_keys(experiment: Experiment) -> list[str]:
 
 
 def draw_range(key: str) -> tuple[int, int]:
-    """Parse the samples [start, stop) of a unit of the stage draw."""
-    start, stop = unit_name(key).split("-")
+    """Parse the range [start, stop) of samples, at the end of a unit's name."""
+    start, stop = unit_name(key).rsplit("-", 2)[-2:]
     return int(start), int(stop)
 
 
@@ -54,8 +55,8 @@ def sampling_units(experiment: Experiment) -> list[str]:
     return [CATALOG, EXPERT_LISTS, *network_inputs(experiment), *dense, ROUTER]
 
 
-def evaluation_settings(experiment: Experiment) -> dict[str, Any]:
-    """Return the settings that determine the samples."""
+def evaluation_settings(experiment: Experiment, left_out: Collection[str] = ()) -> dict[str, Any]:
+    """Return the settings that determine the samples; left_out: keys of `evaluate` that do not matter."""
     evaluate = settings_to_hash(experiment.evaluate) | {"strategies": strategy_labels(experiment)}
     # The hashes of weights do not cover their use: networks with different objectives, or routers with different
     # temperatures, may have the same tensors.
@@ -63,7 +64,7 @@ def evaluation_settings(experiment: Experiment) -> dict[str, Any]:
     objectives = [settings_to_hash(config.objective) for config in configs]
     is_uniform = all(objective == objectives[0] for objective in objectives)
     return common_settings(experiment) | {
-        "evaluate": evaluate,
+        "evaluate": {key: value for key, value in evaluate.items() if key not in left_out},
         "objectives": [] if is_uniform else objectives[1:],
         "experts.objective": objectives[0],
         "monolith": settings_to_hash(experiment.monolith),
@@ -90,10 +91,7 @@ class DrawStage(SamplingUnits, Stage):
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Include the evaluation except its first image and its length: samples depend only on their own range."""
-        settings = evaluation_settings(experiment)
-        for key in ("images", "first_sample"):
-            settings["evaluate"].pop(key, None)
-        return settings
+        return evaluation_settings(experiment, ("images", "first_sample"))
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the images of all arms."""

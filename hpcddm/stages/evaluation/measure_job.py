@@ -14,14 +14,13 @@ from hpcddm.files import hdf5
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import EVALUATION, MEASUREMENTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
-from hpcddm.stages.evaluation.draw import arm_names
+from hpcddm.stages.evaluation.draw import arm_names, draw_range
 from hpcddm.stages.evaluation.measure import sampled_unit
 from hpcddm.stages.evaluation.measure_real_job import (
     MEASURED_AT_ONCE,
     conditions,
     create_evaluator,
     evaluator_work,
-    places,
     write,
 )
 from hpcddm.stages.progress import advance
@@ -30,7 +29,7 @@ from hpcddm.stages.workload import Work, Workload
 
 def run(experiment: Experiment, unit: Unit) -> Result:
     """Measure the samples [start, stop) of every arm."""
-    evaluator, (start, stop) = create_evaluator(experiment, unit), places(unit.key)
+    evaluator, (start, stop) = create_evaluator(experiment, unit), draw_range(unit.key)
     reader, numbers = run_samples.open_reader(unit, HELDOUT), evaluation_set.condition_samples(unit, experiment)
     arms, measured = arm_names(experiment), defaultdict[str, list[Measurements]](list)
     with hdf5.open_checked(unit.input(sampled_unit(unit.key), EVALUATION)) as file:
@@ -45,7 +44,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
 
 def work(workload: Workload, key: str) -> list[Work]:
     """List the evaluator's run on the samples of all arms."""
-    start, stop = places(key)
+    start, stop = draw_range(key)
     return evaluator_work(workload, key, len(arm_names(workload.experiment)) * (stop - start))
 
 
@@ -58,7 +57,7 @@ def _parts(unit: Unit, group: str) -> Iterator[tuple[range, dict[str, np.ndarray
     """Yield what each unit measured of an arm or a split, with the places of the images."""
     for key in unit.inputs_of("measure_real" if group in (HELDOUT, TRAIN) else "measure"):
         with hdf5.open_checked(unit.input(key, MEASUREMENTS)) as file:
-            yield range(*places(key)), {name: values[()] for name, values in file[group].items()}
+            yield range(*draw_range(key)), {name: values[()] for name, values in file[group].items()}
 
 
 def merged(parts: Iterable[tuple[range, dict[str, np.ndarray]]]) -> ImageSet:

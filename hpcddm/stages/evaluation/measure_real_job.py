@@ -11,6 +11,7 @@ import numpy as np
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import evaluation_set, run_samples
 from hpcddm.data.catalog import split_into_blocks
+from hpcddm.data.reader import CatalogReader
 from hpcddm.errors import require
 from hpcddm.evaluation.evaluators import EncoderEvaluator, ImageEvaluator, Measurements, TrainedEvaluators
 from hpcddm.files import atomic
@@ -20,7 +21,8 @@ from hpcddm.runs import manifest
 from hpcddm.runs.files import MEASUREMENTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.stages.evaluation.measure_real import OWN, encoders_by_label, evaluator_of, networks_of, range_name
+from hpcddm.stages.evaluation.draw import draw_range
+from hpcddm.stages.evaluation.measure_real import OWN, encoders_by_label, evaluator_of, networks_of
 from hpcddm.stages.progress import advance
 from hpcddm.stages.workload import EVALUATOR, READING, Work, Workload
 
@@ -34,9 +36,10 @@ def run(experiment: Experiment, unit: Unit) -> Result:
 
     Measurements that `evaluate.reference` has are copied.
     """
+    start, stop = draw_range(unit.key)
     if experiment.evaluate.reference is not None and _copy(unit, RunDir(Path(experiment.evaluate.reference))):
-        return Result([MEASUREMENTS], {"images": places(unit.key)[1] - places(unit.key)[0], "copied": True})
-    evaluator, (start, stop) = create_evaluator(experiment, unit), places(unit.key)
+        return Result([MEASUREMENTS], {"images": stop - start, "copied": True})
+    evaluator = create_evaluator(experiment, unit)
     measured: dict[str, list[Measurements]] = defaultdict(list)
     for number, split in enumerate(SPLITS):
         reader = run_samples.open_reader(unit, split)
@@ -44,8 +47,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
         for rows in split_into_blocks(range(start, stop), MEASURED_AT_ONCE):
             advance(unit, number * (stop - start) + rows.start - start, len(SPLITS) * (stop - start))
             labels, captions = conditions(experiment, reader, numbers[rows.start : rows.stop])
-            images = reader.images(numbers[rows.start : rows.stop])
-            measured[split].append(evaluator.measure(images, labels, captions))
+            measured[split].append(evaluator.measure(reader.images(numbers[rows.start : rows.stop]), labels, captions))
     return Result([MEASUREMENTS], {"images": stop - start, "values": write(unit.folder / MEASUREMENTS, measured)})
 
 
@@ -66,7 +68,7 @@ def _copy(unit: Unit, other: RunDir) -> bool:
 
 def work(workload: Workload, key: str) -> list[Work]:
     """List the reading of the real images, and the evaluator's run on them."""
-    start, stop = places(key)
+    start, stop = draw_range(key)
     images = len(SPLITS) * (stop - start)
     return [Work(READING, False, images, MEASURED_AT_ONCE), *evaluator_work(workload, key, images)]
 
@@ -86,15 +88,7 @@ def create_evaluator(experiment: Experiment, unit: Unit) -> ImageEvaluator:
     return EncoderEvaluator(label, encoders_by_label(experiment)[label])
 
 
-def places(key: str) -> tuple[int, int]:
-    """Parse the range [start, stop) of a unit, places in the evaluation set."""
-    start, stop = range_name(key).split("-")
-    return int(start), int(stop)
-
-
-def conditions(
-    experiment: Experiment, reader: run_samples.CatalogReader, numbers: np.ndarray
-) -> tuple[np.ndarray, list[str]]:
+def conditions(experiment: Experiment, reader: CatalogReader, numbers: np.ndarray) -> tuple[np.ndarray, list[str]]:
     """Read the classes and captions of some real images; empty where the experiment has none."""
     labels = run_samples.read_labels(experiment, reader, numbers)
     return labels, reader.captions(numbers) if experiment.data.condition.reads_captions else []

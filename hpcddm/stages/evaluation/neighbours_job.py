@@ -12,9 +12,8 @@ from hpcddm.files import atomic, hdf5
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import NEIGHBOURS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
-from hpcddm.stages.evaluation.draw import arm_names
+from hpcddm.stages.evaluation.draw import arm_names, draw_range
 from hpcddm.stages.evaluation.measure_job import read_measured
-from hpcddm.stages.evaluation.measure_real_job import places
 from hpcddm.stages.progress import advance
 
 ROWS_AT_ONCE = 1000
@@ -23,7 +22,7 @@ ROWS_AT_ONCE = 1000
 
 def run(experiment: Experiment, unit: Unit) -> Result:
     """Find what the balls around a range hold, for every arm and for training images in the place of samples."""
-    first, (start, stop) = experiment.evaluate.first_sample, places(unit.key)
+    first, (start, stop) = experiment.evaluate.first_sample, draw_range(unit.key)
     edges = [*range(start - first, stop - first, ROWS_AT_ONCE), stop - first]
     rows, arms = [slice(*ends) for ends in pairwise(edges)], (*arm_names(experiment), TRAIN)
     total, real, balls = len(rows) * (len(arms) + 1), _features(unit, HELDOUT), []

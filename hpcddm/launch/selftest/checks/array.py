@@ -10,16 +10,12 @@ def evaluate(evidence: Evidence) -> CheckResult:
     """Check that every element ran once under its own number, except the element that requeues itself."""
     job = int(evidence.submitted.get(TrialJob.ARRAY, 0))
     starts = [start for start in evidence.starts(TrialJob.ARRAY) if start.job == job]
-    missing = sorted(set(range(Element.COUNT)) - {start.element for start in starts})
-    if missing:
+    if missing := sorted(set(range(Element.COUNT)) - {start.element for start in starts}):
         row = evidence.missing_result(TrialJob.ARRAY, missing[0], "environment")
-        which = f"element {missing[0]} of {Element.COUNT}: " if starts else ""
-        return replace(row, finding=which + row.finding)
-    twice = [start.element for start in starts if start.element != Element.REQUEUE and start.restart]
-    if twice:
+        return replace(row, finding=(f"element {missing[0]} of {Element.COUNT}: " if starts else "") + row.finding)
+    if twice := [start.element for start in starts if start.element != Element.REQUEUE and start.restart]:
         finding = f"element {twice[0]} started again although it was not requeued by itself"
         return warn(None, finding, "preempted? else see requeue")
-    submitted = (evidence.folder / "submitted").stat().st_mtime
-    seconds = max(start.time for start in starts if not start.restart) - submitted
+    seconds = max(start.time for start in starts if not start.restart) - (evidence.folder / "submitted").stat().st_mtime
     elements = ", ".join(f"{job}_{index}" for index in range(Element.COUNT))
     return ok(seconds, f"{elements} ran, each once")

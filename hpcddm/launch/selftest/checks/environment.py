@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -62,18 +63,12 @@ def _find_problem(evidence: Evidence, record: dict[str, Any], start: JobStart) -
     resources = evidence.element_resources
     cpus = resources.cpus_per_rank
     if record["missing"]:
-        return (
-            CheckVerdict.FAIL,
-            f"{record['python']} has no {', '.join(record['missing'])}",
-            "install hpcddm there with pip",
-        )
+        finding = f"{record['python']} has no {', '.join(record['missing'])}"
+        return CheckVerdict.FAIL, finding, "install hpcddm there with pip"
     if resources.gpus_per_node and record["gpus"] != resources.gpus_per_node:
         finding = f"{resources.gpus_per_node} GPU requested, torch sees {record['gpus']}"
-        return (
-            CheckVerdict.FAIL,
-            finding,
-            "look at container (apptainer needs --nv), gpus_flag, gpu_type, and at torch's CUDA build",
-        )
+        advice = "look at container (apptainer needs --nv), gpus_flag, gpu_type, and at torch's CUDA build"
+        return CheckVerdict.FAIL, finding, advice
     if len(record["cores"]) < cpus:
         finding = f"bound to {len(record['cores'])} cores, {cpus} requested"
         advice = "does setup set SLURM_CPU_BIND or call taskset? else the node has fewer cores than Slurm believes"
@@ -89,23 +84,18 @@ def _find_problem(evidence: Evidence, record: dict[str, Any], start: JobStart) -
 
 def _ranges(numbers: list[int]) -> str:
     """Format sorted numbers as '0-3,8'."""
-    ranges: list[list[int]] = []
-    for number in numbers:
-        if ranges and number == ranges[-1][-1] + 1:
-            ranges[-1] = [ranges[-1][0], number]
-        else:
-            ranges.append([number])
-    return ",".join("-".join(map(str, part)) for part in ranges)
+    # Consecutive numbers are equally far from their places.
+    groups = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
+    ranges = [[number for _, number in group] for _, group in groups]
+    return ",".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in ranges)
 
 
 def evaluate(evidence: Evidence) -> CheckResult:
     """Report the first thing that is wrong, else the version of Python and the cores on which it runs."""
-    start = evidence.last(TrialJob.ARRAY, Element.ENVIRONMENT)
-    if start is None:
+    if (start := evidence.last(TrialJob.ARRAY, Element.ENVIRONMENT)) is None:
         return evidence.missing_result(TrialJob.ARRAY, Element.ENVIRONMENT, "environment")
     record = start.json("environment")
-    setup = _setup_failure(evidence, start)
-    if setup:
+    if setup := _setup_failure(evidence, start):
         return fail(None, setup, "correct the site key setup; try the line on a node")
     if record is None:
         row = evidence.missing_result(TrialJob.ARRAY, Element.ENVIRONMENT, "environment")

@@ -18,21 +18,15 @@ ADVICE = (
 def evaluate(evidence: Evidence) -> CheckResult:
     """Check the GPUs that the site requests, then those that the ranks of the job over all nodes saw."""
     site, gpus_per_node = evidence.site, evidence.resources.gpus_per_node
-    texts = gpu_remarks(site, [*all_resource_keys(), *(key for key in site.stages if "/" in key)])
-    if texts:
-        row = warn if site.allow_idle_gpus else fail
-        return row(None, "; ".join(texts), "as it says; hpcddm submit refuses it")
+    if texts := gpu_remarks(site, [*all_resource_keys(), *(key for key in site.stages if "/" in key)]):
+        return (warn if site.allow_idle_gpus else fail)(None, "; ".join(texts), "as it says; hpcddm submit refuses it")
     if not gpus_per_node:
         return ok(None, f"{CHECKED_STAGE} asks for none")
-    records = collective.read_answers(evidence.last(TrialJob.NODES))
-    if not records:
+    if not (records := collective.read_answers(evidence.last(TrialJob.NODES))):
         return evidence.missing_result(TrialJob.NODES, 0, collective.STEP)
-    without = [record for record in records if record["device"] in ("", "cpu")]
-    if without:
+    if without := [record for record in records if record["device"] in ("", "cpu")]:
         finding = without[0]["message"] or f"rank {without[0]['rank']} on {without[0]['node']} sees no GPU"
         return fail(None, finding.splitlines()[0], ADVICE)
-    names = ", ".join(
-        f"{count} x {name}" for name, count in sorted(Counter(record["device"] for record in records).items())
-    )
+    names = ", ".join(f"{count} x {name}" for name, count in sorted(Counter(one["device"] for one in records).items()))
     nodes = len({record["node"] for record in records})
     return ok(None, f"{len(records)} ranks on {nodes} nodes have one each: {names}")

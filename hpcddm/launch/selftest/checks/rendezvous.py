@@ -49,8 +49,7 @@ def connect_ranks(folder: Path, spec: dict[str, Any]) -> Iterator[RankConnection
     started = time.time()
     ranks = current_ranks()
     try:
-        connect = _receive if ranks.rank == 0 else _connect
-        connections = connect(folder, ranks, spec["network_interface"])
+        connections = (_receive if ranks.rank == 0 else _connect)(folder, ranks, spec["network_interface"])
     except (UserError, OSError) as error:
         atomic.write_json(folder / f"meet.{ranks.rank}.error.json", {"message": str(error)}, durable=False)
         raise SystemExit(str(error)) from None
@@ -106,17 +105,14 @@ def evaluate(evidence: Evidence) -> CheckResult:
     errors = sorted(start.folder.glob("meet.*.error.json")) if start else []
     if errors:
         message = (checked_reads.read_json(errors[0]) or {}).get("message", errors[0].name)
-        advice = "set network_interface to the one on which the nodes see each other"
-        return fail(None, message, advice)
+        return fail(None, message, "set network_interface to the one on which the nodes see each other")
     met = start.json("meet") if start else None
     if met is None:
         return evidence.missing_result(TrialJob.NODES, 0, "meet")
     nodes = sorted({rank_record["node"] for rank_record in met})
     finding = f"{len(met)} rank{'s' * (len(met) > 1)} on {', '.join(nodes)}"
-    right = [rank_record["rank"] for rank_record in met] == list(range(resources.ranks)) and len(
-        nodes
-    ) == resources.nodes
-    if not right or {rank_record["world"] for rank_record in met} != {resources.ranks}:
+    numbers = [(rank_record["rank"], rank_record["world"]) for rank_record in met]
+    if numbers != [(rank, resources.ranks) for rank in range(resources.ranks)] or len(nodes) != resources.nodes:
         expected = f"; the site asks for {resources.ranks} on {resources.nodes} nodes"
         return fail(None, finding + expected, "look at nodes and ranks_per_node, and at extra_sbatch")
     seconds = max(rank_record["seconds"] for rank_record in met)

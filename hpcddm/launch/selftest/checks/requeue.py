@@ -62,7 +62,6 @@ def _refused(way: str, first: JobStart) -> CheckResult:
 
 def _lost(evidence: Evidence, way: str) -> CheckResult:
     if TrialJob.ARRAY in evidence.waiting:
-        finding = f"not back yet: {evidence.waiting[TrialJob.ARRAY]}"
-        return not_run(finding, "try again with a longer --timeout")
+        return not_run(f"not back yet: {evidence.waiting[TrialJob.ARRAY]}", "try again with a longer --timeout")
     other = "resubmit" if way == "scontrol" else "none"
     return fail(None, "accepted, but the element never came back", f"set requeue: {other}")

@@ -38,14 +38,12 @@ def evaluate(evidence: Evidence) -> CheckResult:
         return evidence.missing_result(TrialJob.ARRAY, Element.SIGNALS, SIGNALS[0])
     if any(start.json(f"{name}.ready") is None for name in SIGNALS):
         return evidence.missing_result(TrialJob.ARRAY, Element.SIGNALS, SIGNALS[0])
-    refused = [start.text(f"{name}.refused") for name in SIGNALS if start.text(f"{name}.refused")]
-    if refused:
+    if refused := [start.text(f"{name}.refused") for name in SIGNALS if start.text(f"{name}.refused")]:
         advice = "signals cannot be sent from the nodes, so this was not checked; ask the cluster's support"
         return warn(None, f"scancel --signal: {refused[0]}", advice)
     arrivals = {name: (start.json(name) or {}).get("came") for name in SIGNALS}
     came = {name: float(seconds) for name, seconds in arrivals.items() if seconds is not None}
-    lost = [name for name in SIGNALS if name not in came]
-    if lost:
+    if lost := [name for name in SIGNALS if name not in came]:
         killed = [name for name in lost if start.json(name) is None]
         how = f"; what srun started died of it (exit {start.text(f'{killed[0]}.exit')})" if killed else ""
         finding = f"{' and '.join(lost)} did not reach Python{how}"

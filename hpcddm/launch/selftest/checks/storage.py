@@ -69,8 +69,7 @@ def _observe_runs(folder: Path, circle: RankConnections) -> None:
     """Test the folder of runs inside the job, on all ranks together, and record the results."""
     seconds = _wait_for_a_new_file(folder, circle)
     torn = _read_while_it_is_renamed(folder, circle)
-    locks = _lock(folder, circle)
-    records = circle.all_gather({"seconds": seconds, "torn": torn, "locks": locks})
+    records = circle.all_gather({"seconds": seconds, "torn": torn, "locks": _lock(folder, circle)})
     if circle.ranks.rank == 0:
         atomic.write_json(folder / "storage.json", records, durable=False)
 
@@ -112,12 +111,10 @@ def _read_while_it_is_renamed(folder: Path, circle: RankConnections) -> list[str
     torn: set[str] = set()
     while time.time() < deadline:
         try:
-            text = path.read_text()
+            if (text := path.read_text()) not in contents:
+                torn.add(f"{len(text)} bytes of mixed content")
         except OSError as error:
             torn.add(str(error.strerror))
-        else:
-            if text not in contents:
-                torn.add(f"{len(text)} bytes of mixed content")
         time.sleep(0.002)
     circle.all_gather("read")
     if circle.ranks.rank == 0:
@@ -154,16 +151,14 @@ def _try_to_lock(path: Path) -> str:
 
 def evaluate(evidence: Evidence) -> CheckResult:
     """Evaluate scratch first, then the folder of runs."""
-    start = evidence.last(TrialJob.NODES)
-    if start is None:
+    if (start := evidence.last(TrialJob.NODES)) is None:
         return evidence.missing_result(TrialJob.NODES, 0, "meet")
     scratch = list(filter(None, map(checked_reads.read_json, sorted(start.folder.glob("scratch.*.json")))))
     for record in scratch:
         if record["complaint"]:
             advice = "set scratch to a folder on a disk of the node that jobs may write, or leave the key out"
             return fail(None, f"site key scratch: {record['path']} {record['complaint']}", advice)
-    records = start.json("storage")
-    if records is None:
+    if (records := start.json("storage")) is None:
         if any(start.folder.glob("meet.*.error.json")) or start.text("meet.exit") not in (None, "0"):
             return not_run("the ranks did not meet", "see ranks, rendezvous")
         return evidence.missing_result(TrialJob.NODES, 0, "meet")
@@ -183,8 +178,7 @@ def _evaluate_folder(records: list[dict[str, Any]], place: Path, scratch: str) -
     if torn:
         return fail(slowest, f"a renamed file was seen with: {', '.join(torn)}", elsewhere)
     if locks:
-        advice = f"{elsewhere}, or mount it with locks (Lustre: -o flock)"
-        return fail(slowest, f"locks: {locks[0]}", advice)
+        return fail(slowest, f"locks: {locks[0]}", f"{elsewhere}, or mount it with locks (Lustre: -o flock)")
     finding = f"new files are seen, renames are atomic, locks hold{scratch}"
     if slowest > SLOW_SECONDS:
         return warn(slowest, f"{finding}; but a new file is seen late", "expect status to lag")

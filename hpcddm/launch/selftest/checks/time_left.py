@@ -16,8 +16,7 @@ def _variable(start: JobStart) -> str | None:
 def evaluate(evidence: Evidence) -> CheckResult:
     """Check that Slurm's variable or squeue inside the job names the end of the job."""
     minutes = evidence.minutes
-    start = evidence.last(TrialJob.ARRAY, Element.ENVIRONMENT)
-    if start is None or start.text("ends.exit") is None:
+    if (start := evidence.last(TrialJob.ARRAY, Element.ENVIRONMENT)) is None or start.text("ends.exit") is None:
         return evidence.missing_result(TrialJob.ARRAY, Element.ENVIRONMENT, "ends")
     for source, end in (("SLURM_JOB_END_TIME", _variable(start)), ("squeue on the node", start.text("ends"))):
         if not end or not end.isdecimal():
