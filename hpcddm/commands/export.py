@@ -18,7 +18,7 @@ from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import require_current, survey_units
 from hpcddm.runs import manifest
 from hpcddm.runs.files import SCALE_FILE, WEIGHTS
-from hpcddm.runs.links import link_above
+from hpcddm.runs.links import link_above, require_own
 from hpcddm.runs.result_types import LatentScale
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
@@ -43,6 +43,7 @@ def export(run: RunDir, unit: str, output: Path) -> None:
     require(unit in valid, f"{unit}: no denoiser of this run; valid names: {', '.join(valid)}", ConfigError)
     if linked := link_above(run, unit):
         raise UserError(f"{unit}: {linked}")
+    require_own(run, unit)
     require_current(survey_units(plan_units(experiment), run), run, unit)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"--output {output}: is not empty; name a new folder")

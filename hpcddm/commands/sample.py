@@ -3,7 +3,8 @@
 import math
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,7 @@ KEPT_WEIGHTS = {"sigma_rel": "--sigma-rel", "snapshot": "--snapshot"}
 @click.option("--solver", help="euler, heun, midpoint; for one model also ddim, and ddim,eta=1. Default as above.")
 @click.option("--snapshot", type=int, metavar="IMAGES", help="Weights after so many images. Default: as above.")
 @click.option("--sigma-rel", type=float, help="Use the average with this relative length, one of power_ema.")
-@click.option(
-    "--output", type=PATH, default=Path("grid.png"), show_default=True, help="One PNG, or X.npz for other evaluators."
-)
+@click.option("--output", type=PATH, help="One PNG, or X.npz for other evaluators.  [default: grid.png]")
 @click.option(
     "--decisions",
     type=PATH,
@@ -73,7 +72,7 @@ KEPT_WEIGHTS = {"sigma_rel": "--sigma-rel", "snapshot": "--snapshot"}
 )
 def sample(
     folder: Path,
-    output: Path,
+    output: Path | None,
     decisions: Path | None,
     strategy: str | None,
     name: str | None,
@@ -82,7 +81,7 @@ def sample(
     seed: int,
     **changes: Any,
 ) -> None:
-    """Draw images with the trained networks of RUN into one PNG, or into an npz as other evaluators read it.
+    """Draw images with the trained networks of RUN into one PNG, an npz for other evaluators, or a page of decisions.
 
     RUN is the folder of a run, or one that 'hpcddm publish' wrote.
 
@@ -105,42 +104,52 @@ def sample(
     experiment = _changed(experiment, strategy, changes)
     left_out = [key for key in units if document is not None and key in document.left_out]
     missing = missing_experts(experiment, run, units) if document is None else left_out
-    if decisions is None:
-        _check_output(output, (PICTURE, ARRAY))
-    else:
-        _check_output(decisions, (PAGE,))
+    if decisions is not None:
+        require(output is None, "--output and --decisions: name one of the two", ConfigError)
+        _check_output("--decisions", decisions, (PAGE,))
         _check_decisions(strategy, num_images, experiment)
+    output = output or Path("grid.png")
+    if decisions is None:
+        _check_output("--output", output, (PICTURE, ARRAY))
     from hpcddm.api import PublishedEnsemble, Run
 
     model = Run(run, experiment) if document is None else PublishedEnsemble(folder, document, experiment)
 
     if not classes and not prompts and not experiment.data.condition.reads_captions:
         classes = names
+    evaluate = experiment.evaluate
+    how = f"{evaluate.steps} {evaluate.solver.name} steps, guidance {evaluate.guidance:g}"
+    if weights := str(selected_weights(experiment)):
+        how += f", weights {weights}"
+    without = f" without {', '.join(missing)}" if missing else ""
     if decisions is not None:
-        found = model.decisions(num_images or NUM_DECISIONS, strategy, classes, prompts, seed)
-        how = f"{run.root}, {strategy}, seed {seed}, {experiment.evaluate.steps} steps"
-        _save_decisions(found, how, classes or prompts, decisions)
+        with _shown_warnings():
+            found = model.decisions(num_images or NUM_DECISIONS, strategy, classes, prompts, seed)
+        texts = [*classes] or [*prompts]
+        _save_decisions(found, f"{run.root}, {strategy}{without}, seed {seed}, {how}", texts, bool(classes), decisions)
         return
     num_images = num_images or NUM_IMAGES
-    with click.progressbar(length=num_images, label=strategy) as bar, warnings.catch_warnings():
-        warnings.filterwarnings("always", category=UserWarning, module="hpcddm")
-        warnings.showwarning = lambda message, *place: echo(f"warning: {message}", err=True)
+    with click.progressbar(length=num_images, label=strategy) as bar, _shown_warnings():
         images = model.sample(num_images, strategy, classes, prompts, seed, bar.update)
     if output.suffix.lower() == ARRAY:
         _save_array(images, f"{run.root}:{strategy}", experiment, (classes, names), prompts, seed, output)
     else:
         period = len(prompts) or len(classes)
         _save(images, period if 1 < period <= MAX_COLUMNS else COLUMNS, output)
-    without = f" without {', '.join(missing)}" if missing else ""
-    evaluate = experiment.evaluate
-    how = f"{evaluate.steps} {evaluate.solver.name} steps, guidance {evaluate.guidance:g}"
-    if weights := str(selected_weights(experiment)):
-        how += f", weights {weights}"
     named = [] if are_numbers(names) else classes
     of_class = f" of {named[0]}" if len(named) == 1 else ""
     echo(f"{output}: {num_images} images{of_class}, {strategy}{without}, {how}")
     if 1 < len(named) <= MAX_COLUMNS:
         echo(f"columns: {', '.join(named)}")
+
+
+@contextmanager
+def _shown_warnings() -> Iterator[None]:
+    """Print warnings of hpcddm as lines."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", category=UserWarning, module="hpcddm")
+        warnings.showwarning = lambda message, *place: echo(f"warning: {message}", err=True)
+        yield
 
 
 def _check_request(experiment: Experiment, name: str | None, prompts: tuple[str, ...], is_oracle: bool) -> None:
@@ -210,10 +219,10 @@ def _check_decisions(strategy: str, num_images: int | None, experiment: Experime
         raise ConfigError(f"--decisions: --num-images {num_images}: a page shows at most {MAX_DECISIONS}")
 
 
-def _check_output(output: Path, suffixes: tuple[str, ...]) -> None:
+def _check_output(option: str, output: Path, suffixes: tuple[str, ...]) -> None:
     """Refuse an output path that could not be written after the sampling; raises `ConfigError`."""
     if output.suffix.lower() not in suffixes:
-        raise ConfigError(f"{output}: the name must end in {', or in '.join(suffixes)}")
+        raise ConfigError(f"{option} {output}: the name must end in {', or in '.join(suffixes)}")
     if output.suffix.lower() == ARRAY and output.exists():
         raise ConfigError(f"--output {output}: exists; name another file")
     try:
@@ -223,18 +232,17 @@ def _check_output(output: Path, suffixes: tuple[str, ...]) -> None:
         else:
             tempfile.TemporaryFile(dir=output.parent).close()
     except OSError as error:
-        raise ConfigError(f"--output {output}: cannot be written ({error.strerror})") from None
+        raise ConfigError(f"{option} {output}: cannot be written ({error.strerror})") from None
 
 
-def _save_decisions(found: Any, how: str, texts: Sequence[str], page: Path) -> None:
-    """Write the page of decisions; texts: classes or prompts that the images have in turn."""
+def _save_decisions(found: Any, how: str, texts: Sequence[str], are_classes: bool, page: Path) -> None:
+    """Write the page of decisions; texts: classes, or else prompts, that the images have in turn."""
     from hpcddm.evaluation.report import decisions_page
 
     count = len(found.samples)
     asked = [texts[number % len(texts)] for number in range(count)] if texts else [""] * count
-    atomic.write_text(
-        page, decisions_page.render(page.stem, how, found, asked, "class" if texts else ""), durable=False
-    )
+    html = decisions_page.render(page.stem, how, found, asked, "class" if are_classes else "prompt")
+    atomic.write_text(page, html, durable=False)
     echo(f"{page}: decisions about {count} images, {how}")
 
 

@@ -29,7 +29,7 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo
 from hpcddm.evaluation.sweep_results.outputs import publish
-from hpcddm.evaluation.sweep_results.setting_results import CSV, PLOT, best_by_arm, setting_results
+from hpcddm.evaluation.sweep_results.setting_results import CSV, PLOT, best_by_arm, blockers_by_files, setting_results
 from hpcddm.files import atomic, checked_reads, nfs_reads
 from hpcddm.jobs.outcome import HookEvent
 from hpcddm.jobs.planned_unit import PlannedUnit
@@ -59,9 +59,12 @@ from hpcddm.loading.last_command import resubmit_step, store_command, sweep_comm
 from hpcddm.loading.load_sweep import Sweep, matching_labels, read_sweep, with_reported
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.pipeline.state import QUEUED
+from hpcddm.runs import manifest
 from hpcddm.runs.journal import Journal
+from hpcddm.runs.ranges import SPLITS
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_values, with_relative_paths
+from hpcddm.runs.stored_results import split_results
 from hpcddm.runs.sweep_index import SweepIndex, link_finished_run, link_shared_units, write_index
 from hpcddm.runs.unit_keys import CATALOG, TABLE
 
@@ -132,8 +135,9 @@ def submit_settings(
         for label, decision in scan.decisions.items():
             require_no_refusal(decision, f"setting {label}: ")
     if only_table or not scan.items:
-        return _show(scan, home)
+        return _show(scan, home, definition)
     _check(scan, home, launcher.site)
+    _check_samples(scan.sweep_runs, definition.reported_images or 0)
     check_submission(scan.items, home, launcher, dry_run)
     with submission_lock("sweep", home, launcher):
         # Another one may have been at work between the first look and the lock.
@@ -145,7 +149,7 @@ def submit_settings(
             show_scripts(items, home, launcher, scan.active)
             return 0
         if not scan.items:
-            return _show(scan, home)
+            return _show(scan, home, definition)
         if rest is None:
             store_command(sweep_command(name, site_name, only), home)
         _store(scan, home, launcher)
@@ -153,7 +157,7 @@ def submit_settings(
         announce_code(launcher)
         if isinstance(launcher, QueueLauncher):
             return _queue(definition, scan, home, launcher, rest)
-        code = _run_here(scan, home, launcher, look)
+        code = _run_here(scan, home, launcher, look, definition)
     if code == 0 and _with_reported(file, home).settings != definition.settings:
         return submit_settings(name, site_name, folder, dry_run, only_table, only)
     return code
@@ -164,7 +168,9 @@ def _with_reported(sweep: Sweep, home: RunDir) -> Sweep:
     if sweep.reported_images is None:
         return sweep
     index = SweepIndex(sweep.name, [*sweep.settings], sweep.settings)
-    return with_reported(sweep, best_by_arm(setting_results(index, home, {})))
+    chosen = best_by_arm(setting_results(index, home, {}))
+    # A report may be complete and outdated.
+    return with_reported(sweep, chosen) if chosen and not blockers_by_files(index, home) else sweep
 
 
 def _check(scan: SweepScan, home: RunDir, site: Site) -> None:
@@ -204,6 +210,25 @@ def _check(scan: SweepScan, home: RunDir, site: Site) -> None:
     warn_of_node_local(site, home)
 
 
+def _check_samples(sweep_runs: list[SweepRun], reported: int) -> None:
+    """Refuse settings of a finished run that need more images than it has; raises `ConfigError`.
+
+    reported: number of samples that come after those of a setting.
+    """
+    for sweep_run in sweep_runs:
+        catalog = manifest.read_if_usable(sweep_run.owner(CATALOG).unit(CATALOG)) if sweep_run.finished else None
+        evaluate = sweep_run.experiment.evaluate
+        last = evaluate.first_sample + evaluate.images + (0 if evaluate.first_sample else reported)
+        if catalog is None:
+            continue
+        for split in SPLITS:
+            results = split_results({CATALOG: catalog}, split)
+            counts = results.get("class_counts") or [results["samples"]]
+            if last > (most := min(counts) * len(counts)):
+                needs = f"its samples up to {last:,} need as many {split} images, and the run has {most:,}"
+                raise ConfigError(f"setting {sweep_run.label}: evaluate.images: {needs} (equally many of each class)")
+
+
 def _store(scan: SweepScan, home: RunDir, launcher: Launcher) -> None:
     """Write index, site, template, links and experiments; not synced, because the same command writes them again."""
     write_index(scan.index, home)
@@ -236,8 +261,7 @@ def _queue(
     active = {name: job for name, job in scan.active.items() if name not in names}
     submit_arrays(items, home, launcher, active, rest.units if rest else None, definition)
     echo(f"scripts  {home.scripts}/", f"table    {home.root / CSV}, {home.root / PLOT}   by the last job")
-    if definition.reported_images and not any(REPORTED in setting for setting in definition.settings.values()):
-        echo("note: once these are complete, the same command evaluates the best setting of every arm on other samples")
+    echo(*_notes(definition))
     echo(step("hpcddm", "wait", home.root))
     return 0
 
@@ -250,14 +274,16 @@ def _table_item(scan: SweepScan, home: RunDir) -> ArrayItem:
     return ArrayItem(home, unit, with_relative_paths(first.experiment, home), TABLE, tuple(names))
 
 
-def _run_here(scan: SweepScan, home: RunDir, launcher: DirectLauncher, look: Callable[[], SweepScan]) -> int:
+def _run_here(
+    scan: SweepScan, home: RunDir, launcher: DirectLauncher, look: Callable[[], SweepScan], definition: Sweep
+) -> int:
     run_items(scan.items, home, launcher, len(scan.complete), scan.absent)
     after = look()
     if after.items:
         echo(resubmit_step(home, "after fixing that"), err=True)
     else:
         call_hook(launcher.site, home, HookEvent.COMPLETE, TABLE)
-    _show(after, home)
+    _show(after, home, definition)
     return 1 if after.items else 0
 
 
@@ -268,7 +294,15 @@ def _counts(scan: SweepScan) -> str:
     return counts + (f", {len(scan.active)} in the queue or running" if scan.active else "")
 
 
-def _show(scan: SweepScan, home: RunDir) -> int:
+def _notes(definition: Sweep) -> list[str]:
+    """Say what `tune` waits for."""
+    if definition.reported_images is None or any(REPORTED in setting for setting in definition.settings.values()):
+        return []
+    when = "once all settings are complete, the same command evaluates the best one of every arm on other samples"
+    return [f"note: {when}; remove a setting that cannot succeed from {definition.file}"]
+
+
+def _show(scan: SweepScan, home: RunDir, definition: Sweep) -> int:
     """Write and print the table of the complete settings; return 0."""
     if scan.items:
         echo(_counts(scan))
@@ -284,6 +318,11 @@ def _show(scan: SweepScan, home: RunDir) -> int:
         print_sweep_table(publish(home, scan.index, scan.blockers))
         written = [path for path in (home.root / CSV, home.root / PLOT) if path.exists()]
         echo(f"table    {', '.join(map(str, written))}")
-    if scan.index.left_out:
-        echo(f"left out, for the file names them no more: {', '.join(scan.index.left_out)}")
+    replaced = [label for label in scan.index.left_out if REPORTED in scan.index.settings[label]]
+    if removed := [label for label in scan.index.left_out if label not in replaced]:
+        echo(f"left out, for the file names them no more: {', '.join(removed)}")
+    if replaced:
+        echo(f"not chosen, or not yet again: {', '.join(replaced)}")
+    if scan.items or scan.active or scan.not_requested or scan.absent:
+        echo(*_notes(definition))
     return 0

@@ -63,7 +63,8 @@ class SweepFile(StrictModel):
             raise inner_error("needs either experiment or run")
         for key in (*self.set, *self.varied):
             if self.run is not None and not key.startswith(EVALUATION):
-                raise inner_error(f"{key}: with run, only keys of {EVALUATION}* can vary; name its experiment instead")
+                remedy = "to train again, write experiment instead of run"
+                raise inner_error(f"{key}: with run, only keys of {EVALUATION}* can vary; {remedy}")
             if self.tune is not None and key in TUNED:
                 raise inner_error(f"{key}: with tune, the sweep sets it")
         if self.tune is not None and self.run is None:

@@ -62,11 +62,13 @@ def read_sweep(name: str, base: str | None = None) -> Sweep:
     values, origins = _base(file, own_lines, place)
     short = short_names(file.varied)
     run = None if file.run is None else RunDir(place.resolve().parent)
-    tuned = {} if file.tune is None else {key: values["evaluate"][key.removeprefix(EVALUATION)] for key in TUNED}
-    sweep = Sweep(file.name, path, place, run, tuned.get(TUNED[0]), {}, {}, [])
+    sweep, tuned = Sweep(file.name, path, place, run, None, {}, {}, []), Setting()
     if file.tune is not None:
-        values["evaluate"]["images"] = tuned[TUNED[0]] = file.tune.images
-        origins = origins.with_change(TUNED[0], f"{own_lines.line(('tune', 'images'))}: tune")
+        evaluate = _experiment(values, origins, {}, own_lines, "").evaluate
+        tuned = {"evaluate.images": file.tune.images, "evaluate.first_sample": evaluate.first_sample}
+        text = f"{own_lines.line(('tune', 'images'))}: tune"
+        set_value(values, "evaluate.images", file.tune.images, text)
+        sweep, origins = replace(sweep, reported_images=evaluate.images), origins.with_change("evaluate.images", text)
     labels: dict[str, str] = {}
     for setting in file.settings():
         label = label_of(setting, short)
@@ -80,6 +82,9 @@ def read_sweep(name: str, base: str | None = None) -> Sweep:
             label = hashed_label(label, setting)
         labels[whole] = label
         sweep.settings[label], sweep.experiments[label] = setting | tuned, experiment
+        if sweep.reported_images is not None:
+            # What may report a setting is checked before anything is drawn.
+            with_reported(sweep, {strategy: label for strategy in experiment.evaluate.strategies})
     return sweep
 
 
@@ -142,7 +147,8 @@ def _base_file(file: SweepFile, folder: Path) -> Path:
         return beside if beside.is_file() else find_yaml(str(file.experiment), "experiments", "experiment")
     run = next((run for run in (RunDir(folder / file.run), RunDir(Path(file.run))) if run.experiment.is_file()), None)
     if run is None:
-        raise ConfigError(f"run: {file.run}: no run here, neither relative to {folder} nor to the current folder")
+        places = f"neither relative to {folder} nor to the current folder"
+        raise ConfigError(f"run: {file.run}: no run here, {places}; name the folder of a run, such as runs/quickstart")
     return run.experiment
 
 

@@ -21,6 +21,7 @@ from hpcddm.publishing.published_settings import encoder_files
 from hpcddm.runs import manifest
 from hpcddm.runs.contracts import run_contract
 from hpcddm.runs.files import WEIGHTS
+from hpcddm.runs.links import require_own
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CATALOG, CLUSTER, EXPERT_LISTS, LATENT_SCALE, REPORT, ROUTER, expert_keys, probe_key
@@ -87,6 +88,7 @@ def select_units(
     others = [CATALOG, CLUSTER, EXPERT_LISTS, REPORT, *([LATENT_SCALE] if latent_space(experiment) else [])]
     states = survey_units(plan_units(experiment), run)
     for key in networks:
+        require_own(run, key)
         if key in experts:
             _require_publishable(states, run, key)
     require_complete(states, run, *networks, *others)

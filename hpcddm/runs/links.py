@@ -93,6 +93,18 @@ def require_no_links(run: RunDir, key: str) -> None:
     """
     fault = link_at(run, key)
     require(fault is None, f"{key}: {fault}")
+    require_own(run, key)
+
+
+def require_own(run: RunDir, key: str) -> None:
+    """Check that a unit that is written or handed on is not in the finished run that a sweep evaluates.
+
+    Raises:
+        UserError: If it is there.
+    """
+    folder = run.unit(key).resolve()
+    is_own = run.root.resolve().parent in folder.parents
+    require(is_own, f"{key}: this sweep takes it from {folder}; name the run with that folder instead")
 
 
 def refusal_reason(place: Path) -> str:

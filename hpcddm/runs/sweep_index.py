@@ -56,7 +56,7 @@ def read_index(home: RunDir) -> SweepIndex:
         raise UserError(f"{path}: {error.reason}; {again}") from None
     if index is None:
         return SweepIndex()
-    folders = {entry.name for entry in os.scandir(home.root) if entry.is_dir()}
+    folders = {entry.name for entry in os.scandir(home.root) if entry.is_dir(follow_symlinks=False)}
     index.owners = {identity: label for identity, label in index.owners.items() if label in folders}
     return index
 

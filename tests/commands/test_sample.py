@@ -364,8 +364,10 @@ def test_a_page_shows_the_decisions_about_the_images_that_are_drawn(run, tmp_pat
         (["--decisions", "page.html", "--strategy", "oracle"], "--decisions: the strategy oracle asks no router"),
         (["--decisions", "page.html", "--strategy", "expert-1"], "--decisions: the strategy expert-1 asks no router"),
         (["--decisions", "page.html", "--num-images", "41"], "--num-images 41: a page shows at most 40"),
-        (["--decisions", "/proc/page.html"], "/proc/page.html: cannot be written"),
+        (["--decisions", "page.html", "--output", "x.png"], "--output and --decisions: name one of the two"),
+        (["--decisions", "/proc/page.html"], "--decisions /proc/page.html: cannot be written"),
     ],
 )
 def test_a_page_without_decisions_is_refused(run, options, message):
-    assert message in refused(run, *options)
+    done = hpcddm("sample", run.root, *options)
+    assert (done.exit_code, done.stdout) == (2, "") and message in done.stderr

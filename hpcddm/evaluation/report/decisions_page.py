@@ -27,7 +27,7 @@ def template_values(content: Decisions, texts: list[str], asked_for: str) -> dic
         asked_for: Kind of these texts.
     """
     rows = {text: [row for row, own in enumerate(texts) if own == text] for text in dict.fromkeys(texts)}
-    nearest = [int(np.argmin(np.abs(np.subtract(content.times, level)))) for level in LEVELS]
+    nearest = list(dict.fromkeys(int(np.argmin(np.abs(np.subtract(content.times, level)))) for level in LEVELS))
     by_class = [
         (text, [content.posterior[own, step].mean(0).tolist() for step in nearest]) for text, own in rows.items()
     ]

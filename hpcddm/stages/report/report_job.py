@@ -63,7 +63,7 @@ from hpcddm.stages.evaluation.compare import compare_keys
 from hpcddm.stages.evaluation.draw import arm_names, draw_range
 from hpcddm.stages.evaluation.measure_real import OWN, encoders_by_label
 from hpcddm.stages.report.gallery import SharedSamples, gallery_samples
-from hpcddm.stages.report.report import GALLERY_IMAGES
+from hpcddm.stages.report.report import GALLERY_ESTIMATES, GALLERY_IMAGES
 from hpcddm.stages.training.train import missing_experts
 from hpcddm.stages.workload import DECODE_LATENTS, Work, Workload
 
@@ -108,7 +108,8 @@ def work(workload: Workload, key: str) -> list[Work]:
     shown = workload.sampling(arms, GALLERY_IMAGES, GALLERY_IMAGES, nfe.of_arm)
     inside = workload.sampling(arms, GALLERY_IMAGES, GALLERY_IMAGES, nfe.of_diagnostics)
     alone = NetworkEvaluations(experts * nfe.of_arm(MONOLITH_ARM, evaluate, experts).experts)
-    decoded = workload.through_autoencoder(DECODE_LATENTS, (len(arms) + experts) * GALLERY_IMAGES, GALLERY_IMAGES)
+    pictures = (len(arms) + experts + GALLERY_ESTIMATES) * GALLERY_IMAGES
+    decoded = workload.through_autoencoder(DECODE_LATENTS, pictures, GALLERY_IMAGES)
     return [*shown, *inside, *workload.expert_work(GALLERY_IMAGES, GALLERY_IMAGES, alone), *decoded]
 
 

@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from hpcddm.errors import UserError
 from hpcddm.launch.submission import store_experiment
 from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.links import FINISHED_RUN, link_above
+from hpcddm.runs.links import FINISHED_RUN, link_above, require_no_links
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
 from hpcddm.runs.stored_results import EVALUATIONS
@@ -22,14 +23,16 @@ from hpcddm.runs.unit_keys import REPORT
 from tests import whole_runs
 from tests.evaluation.sweep_results.taking import names
 from tests.foreign_cases import tree_digest
-from tests.helpers import FINAL, finish
+from tests.helpers import COUNTED, FINAL, finish, hpcddm
 
 STEPS = {"grid": {"evaluate.steps": [3, 4]}}
 
 
 @pytest.fixture
-def done(write, tmp_path):
-    """A finished run of the tiny experiment, beside a sweep's file."""
+def done(write, tmp_path, monkeypatch):
+    """A finished run of the tiny experiment with 64 images of each split, beside a sweep's file."""
+    for split in COUNTED["splits"].values():
+        monkeypatch.setitem(split, "samples", 64)
     write()
     run = RunDir(tmp_path / "done")
     experiment = with_content_hashes(load_experiment(str(tmp_path / "tiny.yaml")), run)
@@ -87,7 +90,7 @@ def test_an_evaluation_that_the_run_misses_is_made_by_the_sweep(sweep, done):
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [
-        (of_run(grid={"seed": [1, 2]}), "seed: with run, only keys of evaluate.* can vary; name its experiment"),
+        (of_run(grid={"seed": [1, 2]}), "seed: with run, only keys of evaluate.* can vary; to train again"),
         (
             of_run(set={"experts.training.images": 8}, **STEPS),
             "experts.training.images: with run, only",
@@ -100,6 +103,14 @@ def test_an_evaluation_that_the_run_misses_is_made_by_the_sweep(sweep, done):
         ({"tune": {"images": 8}} | STEPS, "tune: needs run, a finished run"),
         (of_run(tune={"images": 0}, **STEPS), "tune.images"),
         (of_run(tune={"images": 19}, **STEPS), "tune: evaluate.images: 19 are too few"),
+        (
+            of_run(tune={"images": 20}, set={"evaluate.batch": 5}, **STEPS),
+            "evaluate.images: 24 is not a multiple of evaluate.batch 5",
+        ),
+        (
+            of_run(set={"evaluate.first_sample": 48}, **STEPS),
+            "its samples up to 72 need as many train images, and the run has 64",
+        ),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused_with_its_key(sweep, done, keys, expected):
@@ -110,7 +121,7 @@ def test_tune_chooses_by_the_first_samples_and_reports_by_the_samples_after_thes
     tuned = of_run(tune={"images": 20}, **STEPS) | {"set": {"evaluate.batch": 4}}
     queue, said = sweep(values=tuned)
     assert {name for name in names(queue) if "draw/" in name} == {f"steps={n}/draw/0000000-0000020" for n in (3, 4)}
-    assert "the same command evaluates the best setting of every arm on other samples" in said
+    assert "the same command evaluates the best one of every arm on other samples" in said
     figures = {"steps=3": {"monolith": 1.0, "top-1": 5.0}, "steps=4": {"monolith": 2.0, "top-1": 6.0}}
     report(home, "steps=3", figures["steps=3"])
     assert not [name for name in names(sweep(values=tuned)[0]) if "reported" in name], "one of the two is not complete"
@@ -158,6 +169,47 @@ def test_a_folder_in_the_place_of_the_link_is_left_and_named(sweep, done, home):
     (home.root / FINISHED_RUN).mkdir(parents=True)
     said = sweep(values=of_run(**STEPS), fails=True)[1]
     assert f"{home.root / FINISHED_RUN} must be a link to the sweep's run; remove it" in said
+
+
+def test_what_a_sweep_takes_from_a_run_is_neither_written_nor_handed_on(sweep, done, home):
+    sweep(values=of_run(**STEPS))
+    setting = RunDir(home.root / "steps=3")
+    for arguments in (["export", setting.root, "train/expert-01"], ["publish", setting.root]):
+        refused = hpcddm(*arguments, "--output", home.root / "out")
+        assert refused.exit_code == 1 and "name the run with that folder instead" in refused.output, refused.output
+    with pytest.raises(UserError, match="this sweep takes it from"):
+        require_no_links(setting, "train/expert-01")
+    require_no_links(setting, "draw/0000000-0000024")
+    for name in ("other", "run"):
+        (setting.root / "expert_lists").unlink(missing_ok=True)
+        (setting.root / "expert_lists").symlink_to(f"../{name}/expert_lists")
+        (home.root / "other").unlink(missing_ok=True)
+        (home.root / "other").symlink_to(done.root)
+        assert (link_above(setting, "expert_lists/all") is None) == (name == FINISHED_RUN)
+
+
+def test_reports_that_are_outdated_choose_nothing(sweep, done, home):
+    tuned = of_run(tune={"images": 20}, **STEPS) | {"set": {"evaluate.batch": 4}}
+    sweep(values=tuned)
+    for label in ("steps=3", "steps=4"):
+        report(home, label, {"monolith": 1.0, "top-1": 5.0})
+    shutil.rmtree(home.root / "jobs")
+    again = manifest.read(done.unit("train/expert-01"))
+    manifest.publish(done.unit("train/expert-01"), replace(again, outputs=[]))
+    assert not [name for name in names(sweep(values=tuned)[0]) if "reported" in name]
+
+
+def test_what_is_not_chosen_again_is_said_to_be_so(sweep, done, home):
+    tuned = of_run(tune={"images": 20}, **STEPS) | {"set": {"evaluate.batch": 4}}
+    sweep(values=tuned)
+    for label in ("steps=3", "steps=4"):
+        report(home, label, {"monolith": 1.0, "top-1": 5.0})
+    shutil.rmtree(home.root / "jobs")
+    sweep(values=tuned)
+    more = tuned | {"grid": {"evaluate.steps": [3, 4, 5]}}
+    _, said = sweep(values=more, options=["--table"])
+    assert "not chosen, or not yet again: steps=3,reported=monolith" in said and "left out" not in said
+    assert "remove a setting that cannot succeed from" in said
 
 
 def test_a_setting_has_the_figures_of_a_whole_run_of_its_own(run, tmp_path):
