@@ -41,7 +41,7 @@ class Decisions:
     """Samples of each expert alone from the same noise."""
 
 
-class RecordingVelocity:
+class DecisionRecorder:
     """Velocity field of an ensemble that records its decisions, once per step; the velocity stays the same.
 
     The attributes `posterior` and `weights` gain (N, K) per step, `estimates` (N, C, H, W) in the steps of `shown`.
@@ -104,7 +104,7 @@ def draw_decisions(
         estimates: Number of estimates of each sample, at most.
     """
     *_, space, sampler = drawn_from
-    recorder = RecordingVelocity(ensemble.field(arm, sampler, clusters), sampler, estimates)
+    recorder = DecisionRecorder(ensemble.field(arm, sampler, clusters), sampler, estimates)
     samples = space.to_images(sample(recorder, *drawn_from))
     alone = {
         index: space.to_images(sample(ensemble.field(f"expert-{index}", sampler), *drawn_from))

@@ -85,7 +85,8 @@ def test_a_site_file_that_was_repaired_since_the_last_submission_counts(run, que
     assert "was written since" not in retry(run, "--resource", "minutes=120") and minutes_of_expert(queue) == {120}
     assert "was written since" not in retry(run) and minutes_of_expert(queue) == {120}, "kept"
     path.write_text(json.dumps(site | {"setup": ["module load right"]}))
-    monkeypatch.chdir("/")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
     assert f"{path} was written since the last submission" in retry(run) and minutes_of_expert(queue) == {60}
     assert json.loads(run.site(queue.site.name).read_text())["setup"] == ["module load right"]
     assert "was written since" not in retry(run)

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from hpcddm.sampling.decisions import RecordingVelocity
+from hpcddm.sampling.decisions import DecisionRecorder
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.sampler import sample, time_grid
 from tests.diffusion.spaces.examples import pixels
@@ -17,7 +17,7 @@ WHOLE = Ensemble(experts_of(MIXTURE), MIXTURE.router, None, None, 0)
 IMAGES, STEPS = 6, 16
 
 
-class Watching(RecordingVelocity):
+class Watching(DecisionRecorder):
     """Keeps the first state of every step, and its velocity."""
 
     seen = ()

@@ -62,7 +62,7 @@ from hpcddm.stages.data.cluster_report import RANDOM_IMAGES
 from hpcddm.stages.evaluation.compare import compare_keys
 from hpcddm.stages.evaluation.draw import arm_names, draw_range
 from hpcddm.stages.evaluation.measure_real import OWN, encoders_by_label
-from hpcddm.stages.report.gallery import SharedSamples, gallery_samples
+from hpcddm.stages.report.gallery_job import SharedSamples, gallery_samples
 from hpcddm.stages.report.report import GALLERY_ESTIMATES, GALLERY_IMAGES
 from hpcddm.stages.training.train import missing_experts
 from hpcddm.stages.workload import DECODE_LATENTS, Work, Workload

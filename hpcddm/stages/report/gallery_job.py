@@ -9,7 +9,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.sampling import parse_strategy
 from hpcddm.data import evaluation_set
 from hpcddm.jobs.unit import Unit
-from hpcddm.sampling.decisions import Decisions, RecordingVelocity
+from hpcddm.sampling.decisions import DecisionRecorder, Decisions
 from hpcddm.sampling.diagnostics import diagnose
 from hpcddm.sampling.draw_images import UnitSampler
 from hpcddm.sampling.sampler import sample
@@ -37,7 +37,7 @@ class SharedSamples:
         self.arms = arm_names(experiment)
         self.alone = [f"expert-{index}" for index, expert in enumerate(self.ensemble.experts) if expert is not None]
         self.done = 0
-        self._recorder: RecordingVelocity | None = None
+        self._recorder: DecisionRecorder | None = None
 
     def galleries(self) -> dict[str, np.ndarray]:
         """Draw the gallery of every arm and of every expert alone, all from the same noise."""
@@ -46,9 +46,7 @@ class SharedSamples:
             self._report_progress()
             field: VelocityField = self._field(arm)
             if arm == self._routed_arm():
-                field = self._recorder = RecordingVelocity(
-                    self._field(arm), self.experiment.evaluate, GALLERY_ESTIMATES
-                )
+                field = self._recorder = DecisionRecorder(self._field(arm), self.experiment.evaluate, GALLERY_ESTIMATES)
             galleries[arm] = self.space.to_images(sample(field, *self.drawn_from))
         return galleries
 
