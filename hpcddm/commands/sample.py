@@ -145,7 +145,7 @@ def sample(
 
 @contextmanager
 def _shown_warnings() -> Iterator[None]:
-    """Print warnings of hpcddm as lines."""
+    """Print each warning of this package on a line."""
     with warnings.catch_warnings():
         warnings.filterwarnings("always", category=UserWarning, module="hpcddm")
         warnings.showwarning = lambda message, *place: echo(f"warning: {message}", err=True)

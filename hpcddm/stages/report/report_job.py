@@ -108,7 +108,7 @@ def work(workload: Workload, key: str) -> list[Work]:
     shown = workload.sampling(arms, GALLERY_IMAGES, GALLERY_IMAGES, nfe.of_arm)
     inside = workload.sampling(arms, GALLERY_IMAGES, GALLERY_IMAGES, nfe.of_diagnostics)
     alone = NetworkEvaluations(experts * nfe.of_arm(MONOLITH_ARM, evaluate, experts).experts)
-    pictures = (len(arms) + experts + GALLERY_ESTIMATES) * GALLERY_IMAGES
+    pictures = (len(arms) + experts + min(GALLERY_ESTIMATES, evaluate.steps)) * GALLERY_IMAGES
     decoded = workload.through_autoencoder(DECODE_LATENTS, pictures, GALLERY_IMAGES)
     return [*shown, *inside, *workload.expert_work(GALLERY_IMAGES, GALLERY_IMAGES, alone), *decoded]
 
