@@ -21,7 +21,7 @@ from hpcddm.config.strict_yaml import parse_value
 from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.printing import echo
 from hpcddm.files import atomic
-from hpcddm.loading.ensemble_document import read_ensemble
+from hpcddm.loading.ensemble_document import EnsembleDocument, read_ensemble
 from hpcddm.pipeline.required_units import missing_experts, single_models, units_of_strategy
 from hpcddm.runs.published_files import is_published
 from hpcddm.runs.run_dir import RunDir
@@ -89,13 +89,8 @@ def sample(
     Example: hpcddm sample runs/fashion_mnist --strategy top-2 --class "Ankle boot" --steps 25 --output boots.png
     Next:    compare with one model alone: --strategy monolith
     """
-    run, document = RunDir(folder), None
-    if is_published(folder):
-        document, experiment = read_ensemble(folder)
-        names = document.class_names
-    else:
-        experiment = with_absolute_paths(stored_experiment(run), run)
-        names = stored_class_names(experiment, run)
+    run = RunDir(folder)
+    document, experiment, names = _read_model(run)
     if strategy is None:
         strategy = document.strategies[0] if document else "top-1"
     units = units_of_strategy(experiment, strategy, "--strategy")
@@ -106,27 +101,20 @@ def sample(
     missing = missing_experts(experiment, run, units) if document is None else left_out
     if decisions is not None:
         require(output is None, "--output and --decisions: name one of the two", ConfigError)
-        _check_output("--decisions", decisions, (PAGE,))
         _check_decisions(strategy, num_images, experiment)
-    output = output or Path("grid.png")
-    if decisions is None:
-        _check_output("--output", output, (PICTURE, ARRAY))
+    output = _checked_output(output or Path("grid.png"), decisions)
     from hpcddm.api import PublishedEnsemble, Run
 
     model = Run(run, experiment) if document is None else PublishedEnsemble(folder, document, experiment)
 
     if not classes and not prompts and not experiment.data.condition.reads_captions:
         classes = names
-    evaluate = experiment.evaluate
-    how = f"{evaluate.steps} {evaluate.solver.name} steps, guidance {evaluate.guidance:g}"
-    if weights := str(selected_weights(experiment)):
-        how += f", weights {weights}"
     without = f" without {', '.join(missing)}" if missing else ""
     if decisions is not None:
         with _shown_warnings():
             found = model.decisions(num_images or NUM_DECISIONS, strategy, classes, prompts, seed)
-        texts = [*classes] or [*prompts]
-        _save_decisions(found, f"{run.root}, {strategy}{without}, seed {seed}, {how}", texts, bool(classes), decisions)
+        how = f"{run.root}, {strategy}{without}, seed {seed}, {_how(experiment)}"
+        _save_decisions(found, how, classes or prompts, bool(classes), output)
         return
     num_images = num_images or NUM_IMAGES
     with click.progressbar(length=num_images, label=strategy) as bar, _shown_warnings():
@@ -138,9 +126,25 @@ def sample(
         _save(images, period if 1 < period <= MAX_COLUMNS else COLUMNS, output)
     named = [] if are_numbers(names) else classes
     of_class = f" of {named[0]}" if len(named) == 1 else ""
-    echo(f"{output}: {num_images} images{of_class}, {strategy}{without}, {how}")
+    echo(f"{output}: {num_images} images{of_class}, {strategy}{without}, {_how(experiment)}")
     if 1 < len(named) <= MAX_COLUMNS:
         echo(f"columns: {', '.join(named)}")
+
+
+def _read_model(run: RunDir) -> tuple[EnsembleDocument | None, Experiment, list[str]]:
+    """Read the document of a published ensemble, None for a run, with the experiment and the names of the classes."""
+    if is_published(run.root):
+        document, experiment = read_ensemble(run.root)
+        return document, experiment, document.class_names
+    experiment = with_absolute_paths(stored_experiment(run), run)
+    return None, experiment, stored_class_names(experiment, run)
+
+
+def _how(experiment: Experiment) -> str:
+    """Describe the sampler and the weights."""
+    evaluate, weights = experiment.evaluate, str(selected_weights(experiment))
+    sampler = f"{evaluate.steps} {evaluate.solver.name} steps, guidance {evaluate.guidance:g}"
+    return sampler + (f", weights {weights}" if weights else "")
 
 
 @contextmanager
@@ -219,8 +223,11 @@ def _check_decisions(strategy: str, num_images: int | None, experiment: Experime
         raise ConfigError(f"--decisions: --num-images {num_images}: a page shows at most {MAX_DECISIONS}")
 
 
-def _check_output(option: str, output: Path, suffixes: tuple[str, ...]) -> None:
-    """Refuse an output path that could not be written after the sampling; raises `ConfigError`."""
+def _checked_output(picture: Path, page: Path | None) -> Path:
+    """Return the path to write, the page if there is one; raises `ConfigError` if it could not be written later."""
+    option, output, suffixes = (
+        ("--output", picture, (PICTURE, ARRAY)) if page is None else ("--decisions", page, (PAGE,))
+    )
     if output.suffix.lower() not in suffixes:
         raise ConfigError(f"{option} {output}: the name must end in {', or in '.join(suffixes)}")
     if output.suffix.lower() == ARRAY and output.exists():
@@ -233,6 +240,7 @@ def _check_output(option: str, output: Path, suffixes: tuple[str, ...]) -> None:
             tempfile.TemporaryFile(dir=output.parent).close()
     except OSError as error:
         raise ConfigError(f"{option} {output}: cannot be written ({error.strerror})") from None
+    return output
 
 
 def _save_decisions(found: Any, how: str, texts: Sequence[str], are_classes: bool, page: Path) -> None:

@@ -55,7 +55,7 @@ from hpcddm.launch.submission import (
     store_site,
 )
 from hpcddm.launch.sweep_runs import SweepRun, sweep_runs_of
-from hpcddm.loading.last_command import resubmit_step, store_command, sweep_command
+from hpcddm.loading.last_command import SubmitCommand, resubmit_step, store_command, sweep_command
 from hpcddm.loading.load_sweep import Sweep, matching_labels, read_sweep, with_reported
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.pipeline.state import QUEUED
@@ -137,30 +137,50 @@ def submit_settings(
     if only_table or not scan.items:
         return _show(scan, home, definition)
     _check(scan, home, launcher.site)
-    _check_samples(scan.sweep_runs, definition.reported_images or 0)
+    _check_samples(scan.sweep_runs, definition)
     check_submission(scan.items, home, launcher, dry_run)
+    typed = None if rest else sweep_command(name, site_name, only)
     with submission_lock("sweep", home, launcher):
-        # Another one may have been at work between the first look and the lock.
-        scan = look()
-        check_schedulers(scan.items, home, launcher)
-        if dry_run:
-            echo(_counts(scan))
-            items = [*scan.items, _table_item(scan, home)] if isinstance(launcher, QueueLauncher) else scan.items
-            show_scripts(items, home, launcher, scan.active)
-            return 0
-        if not scan.items:
-            return _show(scan, home, definition)
-        if rest is None:
-            store_command(sweep_command(name, site_name, only), home)
-        _store(scan, home, launcher)
-        echo(f"sweep {home.root}   site {launcher.site.name}   {_counts(scan)}")
-        announce_code(launcher)
-        if isinstance(launcher, QueueLauncher):
-            return _queue(definition, scan, home, launcher, rest)
-        code = _run_here(scan, home, launcher, look, definition)
-    if code == 0 and _with_reported(file, home).settings != definition.settings:
+        code = _submit_missing(definition, home, launcher, look, dry_run, typed, rest)
+    if (
+        code == 0
+        and isinstance(launcher, DirectLauncher)
+        and _with_reported(file, home).settings != definition.settings
+    ):
         return submit_settings(name, site_name, folder, dry_run, only_table, only)
     return code
+
+
+def _submit_missing(
+    definition: Sweep,
+    home: RunDir,
+    launcher: DirectLauncher | QueueLauncher,
+    look: Callable[[], SweepScan],
+    dry_run: bool,
+    typed: SubmitCommand | None,
+    rest: RemainingUnits | None,
+) -> int:
+    """Submit the missing units, or run them here, while nobody else submits; return the exit code.
+
+    typed: the command to keep, None to keep none; other arguments as those of `submit_settings`.
+    """
+    # Another one may have been at work between the first look and the lock.
+    scan = look()
+    check_schedulers(scan.items, home, launcher)
+    if dry_run:
+        echo(_counts(scan))
+        items = [*scan.items, _table_item(scan, home)] if isinstance(launcher, QueueLauncher) else scan.items
+        show_scripts(items, home, launcher, scan.active)
+        return 0
+    if not scan.items:
+        return _show(scan, home, definition)
+    store_command(typed, home)
+    _store(scan, home, launcher)
+    echo(f"sweep {home.root}   site {launcher.site.name}   {_counts(scan)}")
+    announce_code(launcher)
+    if isinstance(launcher, QueueLauncher):
+        return _queue(definition, scan, home, launcher, rest)
+    return _run_here(scan, home, launcher, look, definition)
 
 
 def _with_reported(sweep: Sweep, home: RunDir) -> Sweep:
@@ -210,23 +230,21 @@ def _check(scan: SweepScan, home: RunDir, site: Site) -> None:
     warn_of_node_local(site, home)
 
 
-def _check_samples(sweep_runs: list[SweepRun], reported: int) -> None:
-    """Refuse settings of a finished run that need more images than it has; raises `ConfigError`.
-
-    reported: number of samples that come after those of a setting.
-    """
+def _check_samples(sweep_runs: list[SweepRun], definition: Sweep) -> None:
+    """Refuse settings of a finished run that need more images than it has, also where they report; `ConfigError`."""
     for sweep_run in sweep_runs:
         catalog = manifest.read_if_usable(sweep_run.owner(CATALOG).unit(CATALOG)) if sweep_run.finished else None
-        evaluate = sweep_run.experiment.evaluate
-        last = evaluate.first_sample + evaluate.images + (0 if evaluate.first_sample else reported)
         if catalog is None:
             continue
+        evaluate, is_reported = sweep_run.experiment.evaluate, REPORTED in definition.settings[sweep_run.label]
+        last = evaluate.first_sample + evaluate.images + (0 if is_reported else definition.reported_images or 0)
         for split in SPLITS:
             results = split_results({CATALOG: catalog}, split)
             counts = results.get("class_counts") or [results["samples"]]
             if last > (most := min(counts) * len(counts)):
-                needs = f"its samples up to {last:,} need as many {split} images, and the run has {most:,}"
-                raise ConfigError(f"setting {sweep_run.label}: evaluate.images: {needs} (equally many of each class)")
+                balanced = ", equally many of each class" if len(counts) > 1 else ""
+                needs = f"its samples up to {last:,} need as many {split} images, and the run has {most:,}{balanced}"
+                raise ConfigError(f"setting {sweep_run.label}: evaluate.images: {needs}")
 
 
 def _store(scan: SweepScan, home: RunDir, launcher: Launcher) -> None:

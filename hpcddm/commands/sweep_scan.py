@@ -25,7 +25,7 @@ from hpcddm.runs.sweep_index import SweepIndex, read_index
 from hpcddm.runs.unit_keys import REPORT
 
 BEFORE_EVALUATION = ("hpcddm.stages.data.", "hpcddm.stages.training.")
-"""Rooms of the stages that a sweep takes from a finished run."""
+"""Prefixes of the modules of the stages that a sweep takes from a finished run."""
 
 
 @dataclass

@@ -24,7 +24,7 @@ Listed = list[Setting]
 
 
 class TuneSettings(StrictModel):
-    """How the best setting of every arm is chosen."""
+    """Choice of the best setting of every arm."""
 
     images: Positive
     """Number of samples by which settings are judged; the best ones are reported by the samples after these."""

@@ -1,4 +1,4 @@
-"""What an ensemble decides along the trajectories of its samples: posterior, experts asked, estimates of the image."""
+"""Decisions of an ensemble along the trajectories of its samples: posterior, experts evaluated, estimates of x0."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -55,8 +55,7 @@ class Ensemble:
                 'top-2'.
             sampler: Settings of the sampler.
             clusters: (N,) known clusters of the samples, which only the oracle uses. If the expert of a cluster is
-                missing,
-                these samples take the router's posterior, as in the strategy 'full'.
+                missing, these samples take the router's posterior, as in the strategy 'full'.
 
         Raises:
             ConfigError: No arm has this name.

@@ -188,25 +188,27 @@ def test_what_a_sweep_takes_from_a_run_is_neither_written_nor_handed_on(sweep, d
         assert (link_above(setting, "expert_lists/all") is None) == (name == FINISHED_RUN)
 
 
-def test_reports_that_are_outdated_choose_nothing(sweep, done, home):
-    tuned = of_run(tune={"images": 20}, **STEPS) | {"set": {"evaluate.batch": 4}}
-    sweep(values=tuned)
+TUNED = of_run(tune={"images": 20}, **STEPS) | {"set": {"evaluate.batch": 4}}
+
+
+@pytest.fixture
+def tuned(sweep, home):
+    """A sweep with `tune` of which all settings are complete, and nothing is reported yet."""
+    sweep(values=TUNED)
     for label in ("steps=3", "steps=4"):
         report(home, label, {"monolith": 1.0, "top-1": 5.0})
     shutil.rmtree(home.root / "jobs")
+
+
+def test_reports_that_are_outdated_choose_nothing(done, tuned, sweep):
     again = manifest.read(done.unit("train/expert-01"))
     manifest.publish(done.unit("train/expert-01"), replace(again, outputs=[]))
-    assert not [name for name in names(sweep(values=tuned)[0]) if "reported" in name]
+    assert not [name for name in names(sweep(values=TUNED)[0]) if "reported" in name]
 
 
-def test_what_is_not_chosen_again_is_said_to_be_so(sweep, done, home):
-    tuned = of_run(tune={"images": 20}, **STEPS) | {"set": {"evaluate.batch": 4}}
-    sweep(values=tuned)
-    for label in ("steps=3", "steps=4"):
-        report(home, label, {"monolith": 1.0, "top-1": 5.0})
-    shutil.rmtree(home.root / "jobs")
-    sweep(values=tuned)
-    more = tuned | {"grid": {"evaluate.steps": [3, 4, 5]}}
+def test_what_is_not_chosen_again_is_said_to_be_so(done, tuned, sweep):
+    sweep(values=TUNED)
+    more = TUNED | {"grid": {"evaluate.steps": [3, 4, 5]}}
     _, said = sweep(values=more, options=["--table"])
     assert "not chosen, or not yet again: steps=3,reported=monolith" in said and "left out" not in said
     assert "remove a setting that cannot succeed from" in said
