@@ -60,10 +60,11 @@ class Partner:
         return process
 
     def interrupted(self, run: Path) -> Path:
-        """Kill the training when it has saved two states."""
+        """Kill the training when it has saved two states, and before it the command, which would start it again."""
         process = self.started(run, 2)
+        process.kill()
+        process.wait()
         os.kill(json.loads((run / f"logs/{KEY}/attempt-1/owner.json").read_text())["pid"], signal.SIGKILL)
-        assert process.wait() == 1
         assert states(run) and not (run / KEY / "manifest.json").exists()
         return run
 

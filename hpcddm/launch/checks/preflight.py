@@ -13,6 +13,7 @@ from hpcddm.errors import UserError
 from hpcddm.errors.next_step import command
 from hpcddm.jobs.planned_unit import PlannedUnit
 from hpcddm.launch.checks import disk_estimates
+from hpcddm.launch.local.machine_gpus import GpuPool
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.runs import manifest, training_states
 from hpcddm.runs.files import SNAPSHOTS
@@ -25,13 +26,18 @@ from hpcddm.runs.unit_training import ResolvedTraining, resolve_training
 from hpcddm.runs.weights_files import first_missing_snapshot, missing_snapshot_error
 
 NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm")
+CPU_INFO = Path("/proc/cpuinfo")
+BF16_FLAGS = {"avx512bw", "bf16"}
+"""Flags of the x86 and ARM processors for which torch has kernels in bf16."""
+PRECISION = "training.precision"
 
 
 def preflight(experiment: Experiment, site: Site, run: RunDir, units: list[PlannedUnit]) -> None:
     """Check that the resources of these units, which are still to run, exist.
 
     Raises `UserError` with one line that names the key or the folder, and the next step. Prints a warning if the run
-    is in a folder that other nodes may not see.
+    is in a folder that other nodes may not see, or if this machine's CPU would train in bf16 without instructions for
+    it.
     """
     check_weights(experiment, units)
     for unit in units:
@@ -40,6 +46,7 @@ def preflight(experiment: Experiment, site: Site, run: RunDir, units: list[Plann
     counts = disk_estimates.image_counts(experiment, run)
     check_disk_space(disk_estimates.still_needed(units, experiment, site, run, counts), run)
     warn_of_node_local(site, run)
+    warn_of_slow_bf16(site, units)
 
 
 def warn_of_node_local(site: Site, run: RunDir) -> None:
@@ -50,6 +57,26 @@ def warn_of_node_local(site: Site, run: RunDir) -> None:
     if place and site.scheduler == "slurm":
         text = f"{run.root}: {place} is often a disk of one node only; if jobs fail at once, take another --run-dir"
         print(f"warning: {text}", file=sys.stderr)
+
+
+def warn_of_slow_bf16(site: Site, units: list[PlannedUnit]) -> None:
+    """Print a warning if units train in bf16 on this machine's CPU and torch would have to emulate it."""
+    in_bf16 = {
+        key if key != PRECISION else f"experts.{PRECISION}"
+        for unit in units
+        for key, value in unit.fingerprint_settings.items()
+        if key.endswith(PRECISION) and value == "bf16"
+    }
+    if not in_bf16 or site.scheduler != "local" or GpuPool(site).device_ids or BF16_FLAGS & _cpu_flags():
+        return
+    settings = " ".join(f"{key}=fp32" for key in sorted(in_bf16))
+    text = "this CPU has no instructions for bf16 and trains many times faster in fp32"
+    print(f"warning: {text}; interrupt, and append {settings}", file=sys.stderr)
+
+
+def _cpu_flags() -> set[str]:
+    """Return the words of `CPU_INFO`, which list the instructions of the processor."""
+    return set(CPU_INFO.read_text().split()) if CPU_INFO.exists() else set()
 
 
 def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:

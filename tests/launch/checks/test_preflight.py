@@ -83,6 +83,25 @@ def test_a_disk_of_one_node_is_warned_of_where_others_must_see_it(case, monkeypa
     assert capsys.readouterr().err == "", "once for a run is enough"
 
 
+@pytest.mark.parametrize(
+    "flags, precision, site, warns",
+    [
+        ("fpu avx2", "bf16", "embedded", True),
+        ("fpu avx2 avx512bw", "bf16", "embedded", False),
+        ("fp asimd bf16", "bf16", "embedded", False),
+        ("fpu avx2", "fp32", "embedded", False),
+        ("fpu avx2", "bf16", "slurm", False),
+    ],
+)
+def test_a_cpu_that_emulates_bf16_is_warned_of(case, monkeypatch, tmp_path, capsys, flags, precision, site, warns):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(module, "CPU_INFO", tmp_path / "cpuinfo")
+    (tmp_path / "cpuinfo").write_text(f"flags\t\t: {flags}\n")
+    case(site=site, experts__training__precision=precision, router__training__precision=precision)
+    keys = "append experts.training.precision=fp32 router.training.precision=fp32\n"
+    assert capsys.readouterr().err.endswith(keys) == warns
+
+
 KEY = "train/expert-01"
 
 
