@@ -61,7 +61,8 @@ def sentences(page: Path) -> list[str]:
 
 def test_the_readme_is_short_and_names_every_page():
     text = README.read_text()
-    assert len(text.splitlines()) <= 180
+    assert len(text.splitlines()) <= 190
+    assert [line for block in text.split("```")[1::2] for line in block.splitlines() if len(line) > 100] == []
     pages = [page.relative_to(REPOSITORY).as_posix() for page in PAGES[1:] if page.parent.name not in INDEXED]
     assert [page for page in pages if f"({page})" not in text] == []
 
@@ -83,6 +84,14 @@ def broken_links(page: Path) -> list[str]:
 
 def test_links_lead_somewhere():
     assert failures(broken_links) == {}
+
+
+def test_pictures_are_small_and_each_is_shown():
+    pictures = {path: path.stat().st_size for path in (REPOSITORY / "docs/pictures").iterdir()}
+    shown = {page: set(re.findall(r"!\[[^\]]*\]\((?:docs/)?pictures/([^)]+)\)", page.read_text())) for page in PAGES}
+    assert set.union(*shown.values()) == {path.name for path in pictures}
+    assert sum(size for path, size in pictures.items() if path.name in shown[README]) <= 150_000
+    assert sum(pictures.values()) <= 1_000_000
 
 
 @pytest.mark.parametrize("folder", INDEXED)

@@ -15,7 +15,7 @@ from tests import whole_runs
 from tests.helpers import REPOSITORY
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md", "docs/objects.md"])
 def test_the_code_of_the_page_runs(page, finished, tmp_path, monkeypatch):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs/quickstart").symlink_to(finished)
@@ -23,8 +23,13 @@ def test_the_code_of_the_page_runs(page, finished, tmp_path, monkeypatch):
     (block,) = re.findall(r"```python\n(.*?)```", (REPOSITORY / page).read_text(), re.DOTALL)
     names: dict = {}
     exec(block, names)
-    assert names["images"].shape == (8, 28, 28, 1) and names["distance"] > 0
-    assert page == "README.md" or names["denoised"].shape == (8, 28, 28, 1)
+    if page == "docs/objects.md":
+        assert (
+            names["inputs"] == ["catalog/all", "expert_lists/all"] and names["expert"].objective.prediction_type == "v"
+        )
+    else:
+        assert names["images"].shape == (8, 28, 28, 1) and names["distance"] > 0
+    assert page != "docs/python.md" or names["denoised"].shape == (8, 28, 28, 1)
     assert names["velocity"].shape == (8, 1, 28, 28) and names["velocity"].isfinite().all()
 
 
