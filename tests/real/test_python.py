@@ -24,13 +24,11 @@ def test_the_code_of_the_page_runs(page, finished, tmp_path, monkeypatch):
     names: dict = {}
     exec(block, names)
     if page == "docs/objects.md":
-        assert (
-            names["inputs"] == ["catalog/all", "expert_lists/all"] and names["expert"].objective.prediction_type == "v"
-        )
+        assert names["inputs"] == ["catalog/all", "expert_lists/all"] and len(names["units"]) > 20
     else:
         assert names["images"].shape == (8, 28, 28, 1) and names["distance"] > 0
     assert page != "docs/python.md" or names["denoised"].shape == (8, 28, 28, 1)
-    assert names["velocity"].shape == (8, 1, 28, 28) and names["velocity"].isfinite().all()
+    assert page == "README.md" or names["velocity"].shape == (8, 1, 28, 28) and names["velocity"].isfinite().all()
 
 
 def test_python_draws_what_the_verb_draws(finished, tmp_path):
